@@ -19,6 +19,9 @@ use tidewire_sim::settings::Direction;
 
 use super::{bulk, whole};
 
+/// A setting of a link: its direction, its name and its value.
+type Setting = (Direction, &'static str, &'static str);
+
 #[derive(Debug, Default)]
 struct Recorder(Mutex<Gather>);
 
@@ -29,7 +32,7 @@ impl Trace for Recorder {
 }
 
 /// Runs the flow, and returns what its sender recorded.
-fn run(flow: Flow, profile: Profile, link: &[(Direction, &str, &str)], seed: u64) -> (Recorded, Report) {
+fn run(flow: Flow, profile: Profile, link: &[Setting], seed: u64) -> (Recorded, Report) {
     let recorder = Arc::<Recorder>::default();
     let mut trial = bulk(1, link);
     trial.flows = vec![flow];
@@ -53,14 +56,14 @@ fn differ(
     rows.into_iter().filter(differ).collect()
 }
 
-const BURSTS: (Direction, &str, &str) = (Direction::Forward, "loss", "gilbert:5%,3");
-const SINGLE: (Direction, &str, &str) = (Direction::Forward, "loss", "5%");
-const BACK: (Direction, &str, &str) = (Direction::Back, "loss", "5%");
-const QUEUE: (Direction, &str, &str) = (Direction::Forward, "queue", "60ms");
-const JITTER: (Direction, &str, &str) = (Direction::Forward, "jitter", "5ms");
+const BURSTS: Setting = (Direction::Forward, "loss", "gilbert:5%,3");
+const SINGLE: Setting = (Direction::Forward, "loss", "5%");
+const BACK: Setting = (Direction::Back, "loss", "5%");
+const QUEUE: Setting = (Direction::Forward, "queue", "60ms");
+const JITTER: Setting = (Direction::Forward, "jitter", "5ms");
 
 /// Replays with the same choices, over several seeds, and returns what differs.
-fn replay_all(links: &[(&str, &[(Direction, &str, &str)])], flows: &[(&str, Flow)], profiles: &[(&str, Profile)]) {
+fn replay_all(links: &[(&str, &[Setting])], flows: &[(&str, Flow)], profiles: &[(&str, Profile)]) {
     let quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
     let mut wrong = Vec::new();
     let mut count = 0;
