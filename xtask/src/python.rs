@@ -34,7 +34,7 @@ pub fn check(context: &Context) -> Result<(), String> {
     let cache = venv.home.join("mypy");
     run(&mut venv.python("-m ruff check --no-cache ."))?;
     run(&mut venv.python("-m ruff format --no-cache --check ."))?;
-    run(venv.python("-m mypy python tests --cache-dir").arg(&cache))?;
+    run(venv.python("-m mypy python tests benchmarks --cache-dir").arg(&cache))?;
     // pyo3's classes are laid out by themselves, which only newer type checkers have a word for.
     run(&mut venv.python("-m mypy.stubtest tidewire._native --ignore-disjoint-bases"))?;
     run(&mut venv.python("-m pytest -p no:cacheprovider --durations 5"))

@@ -41,6 +41,33 @@ pub static DEFICIT: Class = Class::new("DeficitError");
 /// There is no model for a number.
 pub static MODEL: Class = Class::new("ModelError");
 
+/// A scenario is wrong.
+pub static SCENARIO: Class = Class::new("ScenarioError");
+/// A setting of the transport is wrong.
+pub static SETTING: Class = Class::new("SettingError");
+/// The transport failed in another way than those below.
+pub static TRANSPORT: Class = Class::new("TransportError");
+/// A connection could not be made.
+pub static CONNECT: Class = Class::new("ConnectError");
+/// Nobody answered.
+pub static NO_ANSWER: Class = Class::new("NoAnswerError");
+/// A connection is over.
+pub static LOST: Class = Class::new("ConnectionLostError");
+/// The peer gave up what it sent. Takes the sentence and the peer's code.
+pub static RESET: Class = Class::new("StreamResetError");
+/// The peer stopped reading. Takes the sentence and the peer's code.
+pub static STOPPED: Class = Class::new("StreamStoppedError");
+/// A message cannot be sent.
+pub static MESSAGE: Class = Class::new("MessageError");
+/// A message found no room within its lifetime.
+pub static BLOCKED: Class = Class::new("MessageBlockedError");
+/// Something was used after it was closed.
+pub static CLOSED: Class = Class::new("ClosedError");
+/// The transport was used outside of its event loop.
+pub static LOOP: Class = Class::new("LoopError");
+/// The transport was used in a child of fork.
+pub static FORK: Class = Class::new("ForkError");
+
 /// An `ArrayError` with this sentence.
 pub fn array_error(py: Python<'_>, text: impl Display) -> PyErr {
     ARRAY.raise(py, text)

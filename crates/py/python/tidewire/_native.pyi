@@ -8,15 +8,23 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 __all__ = [
+    "Bell",
+    "Connection",
     "DecodePlan",
     "Decoder",
     "Encoder",
     "Generation",
+    "Listener",
+    "Operation",
     "Recoder",
+    "Stream",
     "asking",
+    "connect",
     "fairness",
     "gilbert",
+    "grid_cells",
     "least_redundancy",
+    "simulate",
     "sphinx",
     "streaming",
 ]
@@ -284,3 +292,117 @@ def fairness(quantity: str, throughputs: _Floats, inputs: Sequence[_Floats], out
 
 def least_redundancy(inputs: Sequence[_Floats], out: npt.NDArray[Any]) -> None:
     """Write 1/(1 - loss) for each loss to `out`."""
+
+@final
+class Bell:
+    """Tells an event loop which operations can go on: a descriptor and tokens."""
+
+    def __new__(cls) -> Bell: ...
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there are tokens."""
+    def drain(self) -> list[int]:
+        """Take the tokens that were rung."""
+
+@final
+class Operation:
+    """Something that waits. Its event loop polls it when its token was rung."""
+
+    def poll(self) -> tuple[Any] | None:
+        """Go on: a tuple with the result, or None if it has to wait."""
+    def cancel(self) -> None:
+        """Give it up."""
+
+@final
+class Stream:
+    """Both halves of a stream, without waiting."""
+
+    def watch(self, bell: Bell, readable: int, writable: int) -> None:
+        """Say which token is rung when there is something to read, and which when there is room."""
+    def read(self, most: int) -> bytes | None:
+        """Take at most `most` bytes, none at the end; None if there are none now."""
+    def write(self, data: _Buffer, offset: int) -> int:
+        """Write what there is room for from `offset` on, and return the number of bytes."""
+    def finish(self) -> bool:
+        """End what is written; False if that has to wait."""
+    def abort(self, code: int) -> None:
+        """Give both halves up with this code."""
+    def close(self) -> None:
+        """Let both halves go."""
+
+@final
+class Connection:
+    """A session with a peer. See `tidewire.transport.Connection`."""
+
+    def open(self, bell: Bell, token: int) -> Operation:
+        """Open a stream."""
+    def accept(self, bell: Bell, token: int) -> Operation:
+        """Accept a stream."""
+    def open_lane(self, in_order: bool) -> int:
+        """Open a lane of messages."""
+    def send_message(self, lane: int, data: _Buffer, seconds: float, bell: Bell, token: int) -> Operation:
+        """Send a message that is useful for this many seconds."""
+    def receive_message(self, bell: Bell, token: int) -> Operation:
+        """Wait for a message: its lane and its bytes."""
+    def abort(self, reason: str) -> None:
+        """End the connection at once."""
+    @property
+    def has_socket(self) -> bool:
+        """Whether this side opened the socket."""
+    def close_socket(self, bell: Bell, token: int) -> Operation:
+        """Close the socket when the peer was told."""
+    def closed(self, bell: Bell, token: int) -> Operation:
+        """Wait until the connection is over: why."""
+    @property
+    def has_delivered(self) -> bool:
+        """Whether the peer's end has everything that was written to streams."""
+    @property
+    def rtt(self) -> float:
+        """The smoothed round trip in seconds."""
+    @property
+    def remote(self) -> tuple[str, int]:
+        """The peer's address."""
+    @property
+    def peer_key(self) -> str | None:
+        """The peer's public key."""
+    def stats(self) -> dict[str, Any]:
+        """Return the statistics."""
+    def explain(self) -> dict[str, Any] | None:
+        """Return the plan of repair if it is news."""
+
+@final
+class Listener:
+    """A socket that accepts. See `tidewire.transport.Listener`."""
+
+    def __new__(
+        cls,
+        address: str,
+        secret: str | None,
+        private_key: str | None,
+        authorized_keys: Sequence[str],
+        settings: dict[str, Any],
+    ) -> Listener: ...
+    @property
+    def address(self) -> tuple[str, int]:
+        """Its address and port."""
+    def link(self, host: str | None) -> str:
+        """Return its link."""
+    def accept(self, bell: Bell, token: int) -> Operation:
+        """Accept a connection."""
+    def close(self, bell: Bell, token: int) -> Operation:
+        """Close it."""
+
+def connect(
+    link: str,
+    address: str | None,
+    private_key: str | None,
+    settings: dict[str, Any],
+    bell: Bell,
+    token: int,
+) -> Operation:
+    """Connect to a link: a `Connection`."""
+
+def simulate(text: str, file: str, seed: int | None, limit: float) -> dict[str, Any]:
+    """Run the text of a scenario file for at most `limit` virtual seconds. `file` is its name in errors."""
+
+def grid_cells(part: str) -> list[dict[str, Any]]:
+    """Return the cells of the grid: `core` or `around`."""
