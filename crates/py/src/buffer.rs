@@ -131,15 +131,18 @@ impl<T: Element> Buffer<T> {
     /// The format if it is not that of the elements.
     fn wrong_format(&self) -> Option<String> {
         let format = match self.view.format.is_null() {
-            true => "B".into(),
+            true => c"B",
             // SAFETY: a format is a string that lives as long as the view (Include/pybuffer.h).
-            false => unsafe { CStr::from_ptr(self.view.format) }.to_string_lossy().into_owned(),
+            false => unsafe { CStr::from_ptr(self.view.format) },
         };
-        // Marks of native order; the wheel's machines are little-endian.
-        let kind = format.trim_start_matches(['@', '=', if cfg!(target_endian = "little") { '<' } else { '>' }]);
-        let fits = matches!(kind.as_bytes(), [one] if T::FORMATS.contains(one))
-            && self.view.item_len as usize == size_of::<T>();
-        (!fits).then_some(format)
+        // Marks of native order and size.
+        let native = if cfg!(target_endian = "little") { b'<' } else { b'>' };
+        let kind = match format.to_bytes() {
+            [mark, kind] if [b'@', b'=', native].contains(mark) => std::slice::from_ref(kind),
+            kind => kind,
+        };
+        let fits = matches!(kind, [one] if T::FORMATS.contains(one)) && self.view.item_len as usize == size_of::<T>();
+        (!fits).then(|| format.to_string_lossy().into_owned())
     }
 
     /// Whether the elements follow each other in the order of the last index. Dimensions of one element and
