@@ -21,6 +21,8 @@ impl Recoder {
     #[new]
     fn new(py: Python<'_>, symbol_bytes: usize, max_count: u16) -> PyResult<Self> {
         check_ring(py, symbol_bytes, max_count.into())?;
+        // It also keeps the coefficients of each symbol.
+        check_ring(py, max_count.into(), max_count.into())?;
         Ok(Self { recoder: codec::Recoder::new(symbol_bytes, max_count), symbol_bytes })
     }
 
