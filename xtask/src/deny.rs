@@ -15,6 +15,9 @@ pub fn check(context: &Context) -> Result<(), String> {
     let cargo_deny = tools::subcommand(context, &CARGO_DENY)?;
     let checks = "--workspace check --hide-inclusion-graph --allow unused-wrapper licenses bans sources";
     run(&mut context.program(&cargo_deny, checks))?;
+    // What users install of the Python package is held to everything.
+    let python = "--manifest-path crates/py/Cargo.toml --config deny.toml check --hide-inclusion-graph";
+    run(&mut context.program(&cargo_deny, &format!("{python} --allow unused-wrapper licenses bans sources")))?;
     let peers = "--manifest-path bench/Cargo.toml --config deny.toml check --hide-inclusion-graph licenses sources";
     run(&mut context.program(&cargo_deny, peers))?;
     if advisory_database().is_some_and(|folder| folder.exists()) {

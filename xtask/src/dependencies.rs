@@ -7,8 +7,8 @@ use crate::context::Context;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The workspaces: the product's, and the two beside it.
-const MANIFESTS: [&str; 3] = ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"];
+/// The workspaces: the product's, and those beside it.
+const MANIFESTS: [&str; 4] = ["Cargo.toml", "bench/Cargo.toml", "crates/py/Cargo.toml", "fuzz/Cargo.toml"];
 const PAGE: &str = "docs/dependencies.md";
 
 /// Fails with every dependency without a reason, and every reason without its dependency.

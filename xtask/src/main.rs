@@ -22,6 +22,7 @@ mod lab;
 mod links;
 mod loops;
 mod package;
+mod python;
 mod rooms;
 mod rust;
 mod size;
@@ -85,6 +86,12 @@ const STEPS: &[Step] = &[
         quick: false,
         about: "the codec's tests on emulated AArch64 and 32-bit ARM",
         run: tiers::foreign,
+    },
+    Step {
+        name: "py",
+        quick: false,
+        about: "the Python package: lints, types, and tests of its wheel",
+        run: python::check,
     },
     Step { name: "bench", quick: false, about: "benchmarks build and give correct results", run: bench::check },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },

@@ -19,7 +19,7 @@ const CRATES: [&[&str]; 6] = [
     &["tidewire-sim", "tidewire"],
     &["tidewire-lab"],
     &["tidewire-papers"],
-    &["tidewire-cli", "tidewire-capi"],
+    &["tidewire-cli", "tidewire-capi", "tidewire-py"],
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
@@ -57,8 +57,11 @@ const WITHOUT_SYMBOLS: [&str; 2] = ["path", "rate"];
 /// Fails if a crate or room uses a higher one, and prints every such use.
 pub fn check(context: &Context) -> Result<(), String> {
     let root = context.root.join("crates/proto/src");
-    let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
-    let mut wrong = offences_of_crates(&metadata)?;
+    let mut wrong = Vec::new();
+    for manifest in ["Cargo.toml", "crates/py/Cargo.toml"] {
+        let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
+        wrong.extend(offences_of_crates(&context.output_of(&line)?)?);
+    }
     visit_files(&root, &root, &mut wrong)?;
     wrong.iter().for_each(|line| println!("{line}"));
     match wrong.len() {

@@ -5,9 +5,10 @@ use crate::tools;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Checks the formatting of the workspace and of the two crates outside it, `bench` and `fuzz`.
+/// Checks the formatting of the workspace and of the crates outside it: `bench`, `crates/py` and `fuzz`.
 pub fn fmt(context: &Context) -> Result<(), String> {
     context.run("cargo fmt --all --check")?;
+    context.run("cargo fmt --manifest-path crates/py/Cargo.toml --check")?;
     context.run("cargo fmt --manifest-path bench/Cargo.toml --check")?;
     context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")
 }
