@@ -91,7 +91,7 @@ pub enum NoReplay {
     },
     /// No FEEDBACK was recorded, so no fate is known.
     NoFeedback,
-    /// A time is further than [`LONGEST`] from the beginning of the connection, so the file is not genuine.
+    /// A time is further than a year from the beginning of the connection, so the file is not genuine.
     Time {
         /// The time since the connection was made.
         at: Duration,
