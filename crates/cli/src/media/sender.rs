@@ -172,7 +172,8 @@ impl Sender {
             ticks.tick().await;
             let stats = connection.stats();
             let bytes = &stats.bytes;
-            if let Some(bitrate_bps) = target.review(stats.pacing_bps, bytes.wire_sent, bytes.app_sent) {
+            let queueing = connection.rtt().saturating_sub(stats.rtt.least);
+            if let Some(bitrate_bps) = target.review(stats.pacing_bps, queueing, bytes.wire_sent, bytes.app_sent) {
                 self.console.event(&Event::Target { peer, bitrate_bps });
             }
         }

@@ -88,8 +88,9 @@ fn measure(binary: &Path, row: &Row, full: bool) -> Measured {
 
 fn table(row: &Row, carriers: &[Carrier], runs: &[Vec<Figures>], seeds: u32, length: Duration) -> String {
     let Row { loss, budget_ms, missing, sent } = row;
+    let of = if seeds == 1 { "One seed".into() } else { format!("Medians of {seeds} seeds") };
     let mut text = format!(
-        "25 Mbit/s, 60 ms, loss {loss}; one way + {budget_ms} ms. Asked: at most {:.0} in 10,000 missing at {sent:.2}. {seeds} seeds of {} s, medians.\n\n\
+        "25 Mbit/s, 60 ms, loss {loss}; one way + {budget_ms} ms. Asked: at most {:.0} in 10,000 missing at {sent:.2}. {of} of {} s.\n\n\
          | carrier | latency | missing in 10,000 | sent/app | delay p50, p99 | jitter |\n| --- | --- | --- | --- | --- | --- |\n",
         missing * 1e4,
         length.as_secs(),
