@@ -37,7 +37,8 @@ pub struct Target {
     /// Bytes on the wire and of the stream at the last review.
     seen: (u64, u64),
     overhead: Option<f64>,
-    target: Option<f64>,
+    /// The target, from the first queue on until it has risen to all that the pace leaves.
+    limited: Option<f64>,
     told: Option<f64>,
 }
 
@@ -60,12 +61,10 @@ impl Target {
         let rate = *sorted.get(sorted.len() / 2)?;
         let most = OFFERED * rate as f64 / self.overhead.unwrap_or(OVERHEAD);
         let carried = of as f64 * 8.0 / REVIEW.as_secs_f64();
-        let target = match self.target {
-            Some(before) if queueing > QUEUED => before.min(CUT * carried).max(LEAST * most).min(most),
-            Some(before) => most.min(before * RISE),
-            None => most,
-        };
-        self.target = Some(target);
+        let risen = self.limited.map_or(most, |before| before * RISE);
+        let cut = (CUT * carried).max(LEAST * most);
+        let target = if queueing > QUEUED { risen.min(cut) } else { risen }.min(most);
+        self.limited = (target < most).then_some(target);
         if self.told.is_some_and(|told| (target - told).abs() <= CHANGE * told) {
             return None;
         }
@@ -114,11 +113,15 @@ mod tests {
     fn queueing_that_does_not_end_leaves_a_part_of_the_pace() {
         let mut target = Target::default();
         review(&mut target, &[40_000_000; 100], QUEUED * 2);
-        assert_eq!(target.target, Some(LEAST * OFFERED * 40e6 / 1.25));
+        assert_eq!(target.limited, Some(LEAST * OFFERED * 40e6 / 1.25));
     }
 
     #[test]
     fn before_anything_was_sent_it_assumes_some_repair() {
-        assert_eq!(Target::default().review(12_000_000, CLEAR, 0, 0), Some(9_000_000));
+        let mut target = Target::default();
+        assert_eq!(target.review(120_000, CLEAR, 0, 0), Some(90_000));
+        // The first pace of a connection does not hold it back.
+        let told = review(&mut target, &[12_000_000; 8], CLEAR);
+        assert_eq!(told.last(), Some(&8_640_000), "{told:?}");
     }
 }
