@@ -68,6 +68,21 @@ pub fn heading(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
     writeln!(f, "| {} |\n|{}", columns.join(" | "), " --- |".repeat(columns.len()))
 }
 
+/// The end of a report: each row that failed with its reason, and how many rows miss a goal.
+pub fn ending<'a>(
+    f: &mut fmt::Formatter<'_>,
+    failures: impl Iterator<Item = (&'a str, &'a String)>,
+    missed: usize,
+) -> fmt::Result {
+    for (name, failure) in failures {
+        writeln!(f, "\n{name} **FAILED**, {failure}")?;
+    }
+    match missed {
+        0 => writeln!(f, "\nEvery goal is reached."),
+        missed => writeln!(f, "\n{missed} rows miss a goal."),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 //! has the pictures of delay against overhead that `probe` draws, and [`runs`] those of `replay`.
 
 pub mod over_time;
+mod plane;
 pub mod runs;
 pub mod svg;
 pub mod terminal;

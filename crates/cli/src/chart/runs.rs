@@ -1,12 +1,11 @@
 //! A picture of runs: p50, p95 and p99 of the in-order delay of each over its overhead. `replay` draws it.
-//! The delay axis is logarithmic, the overhead axis linear.
 
 use std::fmt::Write;
 
 use tidewire_lab::distribution::Distribution;
 
+use super::plane::Plane;
 use super::svg::{COLOURS, PLOT, WIDTH, escape};
-use super::{Axis, LEAST_MS};
 
 /// Height without the legend.
 const HEIGHT: f64 = 432.0;
@@ -28,9 +27,8 @@ pub struct Run {
 
 /// The whole file. The first run is drawn with filled circles: the others are compared with it.
 pub fn draw(runs: &[Run], title: &str) -> String {
-    let delays = || runs.iter().filter_map(|run| run.delay.quantile(0.99));
-    let axis = Axis { low: LEAST_MS, high: delays().fold(10.0 * LEAST_MS, f64::max) * 1.2 };
-    let most = runs.iter().map(|run| run.overhead).fold(0.01, f64::max) * 1.05;
+    let p99 = runs.iter().map(|run| (run.overhead * 1.05, run.delay.quantile(0.99).unwrap_or_default()));
+    let plane = Plane::covering(p99);
     let height = HEIGHT + LINE * (1 + runs.len()) as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
@@ -39,52 +37,16 @@ pub fn draw(runs: &[Run], title: &str) -> String {
         escape(title),
         PLOT.0,
     );
-    grid(&mut out, axis, most);
+    plane.grid(&mut out, "bytes on the wire beyond those of the application");
     for (index, run) in runs.iter().enumerate() {
-        mark(&mut out, run, index, (axis, most));
+        mark(&mut out, run, index, plane);
     }
     out.push_str("</svg>\n");
     out
 }
 
-fn place(axis: Axis, most: f64, overhead: f64, delay_ms: f64) -> (f64, f64) {
-    let right = (overhead / most).clamp(0.0, 1.0);
-    let up = axis.place(delay_ms.max(LEAST_MS));
-    (PLOT.0 + right * (PLOT.2 - PLOT.0), PLOT.3 - up * (PLOT.3 - PLOT.1))
-}
-
-fn grid(out: &mut String, axis: Axis, most: f64) {
-    let (left, top, right, bottom) = PLOT;
-    for delay in axis.decades() {
-        let y = place(axis, most, 0.0, delay).1;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{delay} ms</text>",
-            left - 8.0,
-            y + 4.5,
-        );
-    }
-    for overhead in [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| part * most) {
-        let x = place(axis, most, overhead, 1.0).0;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{:.1} %</text>",
-            bottom + 18.0,
-            100.0 * overhead,
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">bytes on the wire beyond those of the application</text>",
-        (left + right) / 2.0,
-        bottom + 42.0,
-    );
-}
-
 /// Draws a run at its quantiles, and its line of the legend.
-fn mark(out: &mut String, run: &Run, index: usize, (axis, most): (Axis, f64)) {
+fn mark(out: &mut String, run: &Run, index: usize, plane: Plane) {
     let colour = COLOURS[index % COLOURS.len()];
     let fill = if index == 0 { colour } else { "#fff" };
     let circle = |x: f64, y: f64| {
@@ -93,7 +55,7 @@ fn mark(out: &mut String, run: &Run, index: usize, (axis, most): (Axis, f64)) {
     let mut words = String::new();
     for (name, quantile) in QUANTILES {
         let Some(delay) = run.delay.quantile(quantile) else { continue };
-        let (x, y) = place(axis, most, run.overhead, delay);
+        let (x, y) = plane.at(run.overhead, delay);
         let label = escape(&run.label);
         let _ = writeln!(out, "{}><title>{label} {name}: {delay:.1} ms</title></circle>", circle(x, y));
         let _ = write!(words, ", {name} {delay:.1} ms");

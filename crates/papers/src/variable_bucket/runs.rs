@@ -95,7 +95,7 @@ pub(super) fn tunnel(cap: u16, gamma: f64, is_fixed: bool, is_answered: bool) ->
     System::Tunnel(BucketBlocks { cap, gamma, is_fixed }, answer)
 }
 
-/// What came out of one seed.
+/// Results of one seed.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub arrivals: Vec<Arrival>,

@@ -125,8 +125,8 @@ pub(super) fn headline(full: bool) -> Vec<Case> {
     cases(points, all_of)
 }
 
-/// By which share the variable bucket lowers the 95th percentile below TCP and below the fixed bucket of
-/// four, over loss and rate; also where each hop sends again.
+/// The share of the 95th percentile that the variable bucket saves, over loss and rate: compared with TCP,
+/// and with the fixed bucket of four. Also where each hop sends again.
 pub(super) fn links(full: bool) -> Vec<Case> {
     let mut points = Vec::new();
     for (name, arq) in [("", false), (" with repetition", true)] {

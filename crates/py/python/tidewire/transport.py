@@ -31,17 +31,17 @@ Settings are texts as the command takes them (docs/config.md), for listeners and
 from __future__ import annotations
 
 import asyncio
-import itertools
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tidewire import _native
+from tidewire._bells import Bells, Bound
 from tidewire._settings import Settings
-from tidewire.errors import ClosedError, LoopError, TransportError
+from tidewire.errors import ClosedError, TransportError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
@@ -62,91 +62,12 @@ LOOKS = (0.001, 0.1)
 EXPLAIN_INTERVAL = 0.5
 
 
-class _Bells:
-    """What one event loop watches: the native bell, and whom each token wakes."""
-
-    _of_loops: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bells]] = (
-        weakref.WeakKeyDictionary()
-    )
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.bell = _native.Bell()
-        self._next = itertools.count()
-        self._wake: dict[int, Callable[[], object]] = {}
-        loop.add_reader(self.bell.fileno(), self._ring)
-
-    @classmethod
-    def here(cls) -> _Bells:
-        """Return that of the running event loop."""
-        loop = asyncio.get_running_loop()
-        try:
-            return cls._of_loops[loop]
-        except KeyError:
-            return cls._of_loops.setdefault(loop, cls(loop))
-
-    def _ring(self) -> None:
-        for token in self.bell.drain():
-            wake = self._wake.get(token)
-            if wake is not None:
-                wake()
-
-    def register(self, wake: Callable[[], object]) -> int:
-        """Return a token that calls `wake` on the event loop."""
-        token = next(self._next)
-        self._wake[token] = wake
-        return token
-
-    def forget(self, token: int) -> None:
-        """Take a token back."""
-        self._wake.pop(token, None)
-
-    async def run(self, start: Callable[[_native.Bell, int], _native.Operation]) -> Any:
-        """Poll a native operation to its end. A cancelled one is given up, and has taken nothing."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] | None = None
-
-        def wake() -> None:
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
-
-        token = self.register(wake)
-        try:
-            operation = start(self.bell, token)
-            try:
-                while True:
-                    answer = operation.poll()
-                    if answer is not None:
-                        return answer[0]
-                    waiter = loop.create_future()
-                    await waiter
-            finally:
-                operation.cancel()
-        finally:
-            self.forget(token)
-
-
-class _Bound:
-    """An object of one event loop."""
-
-    def __init__(self) -> None:
-        self._loop = weakref.ref(asyncio.get_running_loop())
-
-    def _bells(self) -> _Bells:
-        """Return the bells of the running event loop, which has to be this object's own."""
-        if asyncio.get_running_loop() is not self._loop():
-            kind = type(self).__name__.lower()
-            raise LoopError(
-                f"this {kind} belongs to another event loop: use it in the loop in which it was made"
-            )
-        return _Bells.here()
-
-
 class _StreamTransport(asyncio.Transport):
     """What asyncio's reader and writer need of a stream. Calls the protocol as the event loop's own do."""
 
     def __init__(
         self,
-        bells: _Bells,
+        bells: Bells,
         stream: _native.Stream,
         reader: asyncio.StreamReader,
         protocol: asyncio.Protocol,
@@ -314,7 +235,7 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
         bound()
 
 
-def _forget(bells: _Bells, tokens: tuple[int, int]) -> None:
+def _forget(bells: Bells, tokens: tuple[int, int]) -> None:
     for token in tokens:
         bells.forget(token)
 
@@ -332,7 +253,7 @@ class Message:
     data: bytes
 
 
-class Connection(_Bound):
+class Connection(Bound):
     """One encrypted session with a peer. It survives a change of the peer's address.
 
     :func:`connect` and :meth:`Listener.accept` make it. ``async with`` closes it.
@@ -362,7 +283,7 @@ class Connection(_Bound):
         return self._streams(bells, await bells.run(self._native.accept))
 
     def _streams(
-        self, bells: _Bells, stream: _native.Stream
+        self, bells: Bells, stream: _native.Stream
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=READ_LIMIT, loop=loop)
@@ -477,7 +398,7 @@ class Connection(_Bound):
         self._is_closed = True
         self._native.abort(reason)
 
-    def _open_bells(self) -> _Bells:
+    def _open_bells(self) -> Bells:
         bells = self._bells()
         if self._is_closed:
             raise ClosedError("the connection was closed: connect again")
@@ -495,7 +416,7 @@ class Connection(_Bound):
             self.abort()
 
 
-class Listener(_Bound):
+class Listener(Bound):
     """A UDP socket that accepts connections; :func:`listen` makes it.
 
     ``async for`` accepts, ``async with`` closes.
@@ -575,7 +496,7 @@ async def listen(
         SettingError: a setting is wrong.
         TransportError: the address cannot be bound.
     """
-    _Bells.here()
+    Bells.here()
     return Listener(_native.Listener(address, secret, private_key, list(authorized_keys), dict(settings)))
 
 
@@ -600,7 +521,7 @@ async def connect(
         ConnectError: the host has no address, or the handshake failed.
     """
     texts = dict(settings)
-    connecting = _Bells.here().run(
+    connecting = Bells.here().run(
         lambda bell, token: _native.connect(link, address, private_key, texts, bell, token)
     )
     return Connection(await connecting)

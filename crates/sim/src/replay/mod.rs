@@ -92,7 +92,7 @@ pub struct Recorded {
     largest: u16,
 }
 
-/// What came out of a replay.
+/// The figures of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Replayed {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::Session;
-use super::super::goal::{Figure, Goal, heading};
+use super::super::goal::{Figure, Goal, ending, heading};
 use super::super::measured::Measured;
 use super::super::options::Options;
 use super::{crowd, delay};
@@ -101,13 +101,7 @@ impl fmt::Display for Text<'_> {
         if !self.crowds.is_empty() {
             self.crowds(f)?;
         }
-        for (name, failure) in self.failures() {
-            writeln!(f, "\n{name} **FAILED**, {failure}")?;
-        }
-        match self.missed() {
-            0 => writeln!(f, "\nEvery goal is reached."),
-            missed => writeln!(f, "\n{missed} rows miss a goal."),
-        }
+        ending(f, self.failures(), self.missed())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::Session;
-use super::super::goal::{Figure, Goal, heading};
+use super::super::goal::{Figure, Goal, ending, heading};
 use super::super::measured::Measured;
 use super::super::options::Options;
 use super::run::{Figures, Size};
@@ -122,13 +122,7 @@ impl fmt::Display for Text<'_> {
         }
         let failures = self.costs.iter().flat_map(|costs| costs.failures().map(|failure| (costs.row.name, failure)));
         let failures = failures.chain(self.size.iter().flat_map(|size| size.failures.iter().map(|one| (SIZE, one))));
-        for (name, failure) in failures {
-            writeln!(f, "\n{name} **FAILED**, {failure}")?;
-        }
-        match self.missed() {
-            0 => writeln!(f, "\nEvery goal is reached."),
-            missed => writeln!(f, "\n{missed} rows miss a goal."),
-        }
+        ending(f, failures, self.missed())
     }
 }
 

@@ -1,11 +1,10 @@
 //! Pictures of delay against overhead as `probe` predicts them: p50, p95 and p99 of in-order delay over the
-//! repairs per source symbol, with the points of plain retransmission and of the transport's choice. The
-//! delay axis is logarithmic, the overhead axis linear.
+//! repairs per source symbol, with the points of plain retransmission and of the transport's choice.
 
 pub mod svg;
 pub mod terminal;
 
-use super::{Axis, LEAST_MS};
+use super::plane::Plane;
 use crate::probe::outlook::{Outlook, Point};
 
 /// One of a point's delays, in milliseconds.
@@ -14,32 +13,10 @@ type Quantile = fn(&Point) -> f64;
 const LINES: [(&str, Quantile); 3] =
     [("p50", |point| point.p50_ms), ("p95", |point| point.p95_ms), ("p99", |point| point.p99_ms)];
 
-/// The two axes.
-#[derive(Clone, Copy, Debug)]
-struct Plane {
-    overhead: f64,
-    delay: Axis,
-}
-
-impl Plane {
-    /// Axes that cover all points of the outlook.
-    fn covering(outlook: &Outlook) -> Self {
-        let points = || outlook.code.iter().chain([&outlook.asking, &outlook.chosen]);
-        let finite = |delay: &f64| delay.is_finite();
-        let high = points().map(|point| point.p99_ms).filter(finite).fold(10.0 * LEAST_MS, f64::max);
-        let overhead = points().map(|point| point.overhead).fold(0.0, f64::max);
-        Self { overhead: overhead.max(0.01), delay: Axis { low: LEAST_MS, high: high * 1.2 } }
-    }
-
-    /// The place of a point, from 0 to 1 to the right and from 0 to 1 upwards.
-    fn place(&self, overhead: f64, delay_ms: f64) -> (f64, f64) {
-        ((overhead / self.overhead).clamp(0.0, 1.0), self.delay.place(delay_ms.max(LEAST_MS)))
-    }
-
-    /// Overheads that get a number.
-    fn overheads(&self) -> [f64; 5] {
-        [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| part * self.overhead)
-    }
+/// Axes that cover all points of the outlook.
+fn covering(outlook: &Outlook) -> Plane {
+    let points = outlook.code.iter().chain([&outlook.asking, &outlook.chosen]);
+    Plane::covering(points.map(|point| (point.overhead, point.p99_ms)))
 }
 
 /// Delay at an overhead, interpolated between two points of the curve; `None` outside the curve.
@@ -63,7 +40,7 @@ mod tests {
     #[test]
     fn all_points_lie_in_the_plane() {
         let outlook = outlook();
-        let plane = Plane::covering(&outlook);
+        let plane = covering(&outlook);
         for point in outlook.code.iter().chain([&outlook.asking, &outlook.chosen]) {
             let (right, up) = plane.place(point.overhead, point.p99_ms);
             assert!((0.0..=1.0).contains(&right) && (0.0..1.0).contains(&up), "{point:?}");

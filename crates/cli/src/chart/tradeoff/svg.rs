@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{LEAST_MS, LINES, Plane};
+use super::{LINES, Plane, covering};
 use crate::chart::svg::{COLOURS, PLOT, WIDTH, escape};
 use crate::probe::outlook::{Outlook, Point};
 
@@ -11,7 +11,7 @@ const HEIGHT: f64 = 512.0;
 
 /// The whole file.
 pub fn draw(outlook: &Outlook, title: &str) -> String {
-    let plane = Plane::covering(outlook);
+    let plane = covering(outlook);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
@@ -20,10 +20,10 @@ pub fn draw(outlook: &Outlook, title: &str) -> String {
         escape(title),
         PLOT.0,
     );
-    grid(&mut out, plane);
+    plane.grid(&mut out, "repairs per source symbol");
     for (index, (name, delay)) in LINES.iter().enumerate() {
         let (colour, left, y) = (COLOURS[index % COLOURS.len()], PLOT.0 + 90.0 * index as f64, PLOT.3 + 70.0);
-        let points = outlook.code.iter().map(|point| at(plane, point.overhead, delay(point)));
+        let points = outlook.code.iter().map(|point| plane.at(point.overhead, delay(point)));
         let path: Vec<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         if !path.is_empty() {
             let path = path.join("L");
@@ -42,47 +42,10 @@ pub fn draw(outlook: &Outlook, title: &str) -> String {
     out
 }
 
-fn at(plane: Plane, overhead: f64, delay_ms: f64) -> (f64, f64) {
-    let (right, up) = plane.place(overhead, delay_ms);
-    (PLOT.0 + right * (PLOT.2 - PLOT.0), PLOT.3 - up * (PLOT.3 - PLOT.1))
-}
-
-fn grid(out: &mut String, plane: Plane) {
-    let (left, top, right, bottom) = PLOT;
-    for delay in plane.delay.decades() {
-        let y = at(plane, 0.0, delay).1;
-        // Lower values are drawn there too.
-        let sign = if delay <= LEAST_MS { "\u{2264} " } else { "" };
-        let _ = writeln!(
-            out,
-            "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{sign}{delay} ms</text>",
-            left - 8.0,
-            y + 4.5,
-        );
-    }
-    for overhead in plane.overheads() {
-        let x = at(plane, overhead, 1.0).0;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{:.0} %</text>",
-            bottom + 18.0,
-            100.0 * overhead,
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">repairs per source symbol</text>",
-        (left + right) / 2.0,
-        bottom + 42.0,
-    );
-}
-
 /// Draws a point at its three quantiles, and its line of the legend.
 fn mark(out: &mut String, plane: Plane, point: &Point, label: &str, line: u8, fill: &str) {
     for (name, delay) in LINES {
-        let (x, y) = at(plane, point.overhead, delay(point));
+        let (x, y) = plane.at(point.overhead, delay(point));
         let _ = writeln!(
             out,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"#222\" stroke-width=\"2\">\

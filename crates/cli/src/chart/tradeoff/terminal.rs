@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{LINES, Plane, Quantile, between};
+use super::{LINES, Plane, Quantile, between, covering};
 use crate::chart::terminal::{Canvas, DASHES, LEAST_WIDTH, MARGIN, MOST_WIDTH, ROWS, Style, push_cell, push_sample};
 use crate::probe::outlook::{Outlook, Point};
 
@@ -13,7 +13,7 @@ const CHOSEN: char = 'X';
 /// The picture, with axes and legend, ending in a line break.
 pub fn draw(outlook: &Outlook, style: Style) -> String {
     let width = style.columns.saturating_sub(MARGIN + 1).clamp(LEAST_WIDTH, MOST_WIDTH);
-    let plane = Plane::covering(outlook);
+    let plane = covering(outlook);
     let mut canvas = Canvas::new(width);
     for (index, (_, delay)) in LINES.iter().enumerate() {
         line(&mut canvas, index, plane, &outlook.code, *delay);
