@@ -16,7 +16,7 @@ pub struct Context {
     pub root: PathBuf,
     /// Cargo's target directory; tools that steps install live in its `tools` folder.
     pub target: PathBuf,
-    /// Whether tests that simulate many seeds run only a tenth of them or less.
+    /// Whether the slowest tests are left out.
     pub quick: bool,
     /// How long each fuzz target runs after it replayed its corpus, in seconds.
     pub fuzz_seconds: u32,

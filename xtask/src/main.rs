@@ -36,67 +36,98 @@ mod words;
 
 use context::Context;
 use std::process::ExitCode;
-use steps::Step;
+use steps::{Part, Step};
 
-/// Every step, the cheapest first. `quick` marks those that `cargo xtask check` runs.
+/// Every step, the cheapest first.
 const STEPS: &[Step] = &[
     Step {
         name: "setup",
-        quick: true,
+        part: Part::Check,
         about: "install the toolchain's components and a C compiler",
         run: tools::setup,
     },
-    Step { name: "fmt", quick: true, about: "formatting is rustfmt's", run: rust::fmt },
-    Step { name: "rooms", quick: true, about: "crates and rooms of proto use only lower ones", run: rooms::check },
-    Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
+    Step { name: "fmt", part: Part::Check, about: "formatting is rustfmt's", run: rust::fmt },
+    Step {
+        name: "rooms",
+        part: Part::Check,
+        about: "crates and rooms of proto use only lower ones",
+        run: rooms::check,
+    },
+    Step { name: "size", part: Part::Check, about: "files and functions within the limits", run: size::check },
     Step {
         name: "words",
-        quick: true,
+        part: Part::Check,
         about: "comments stand alone, fit the width and name no notes outside of the tree",
         run: words::check,
     },
-    Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
-    Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },
-    Step { name: "book", quick: false, about: "links between documents hold, and the book builds", run: book::check },
-    Step { name: "deny", quick: false, about: "licences, bans, sources, number of crates, reasons", run: deny::check },
-    Step { name: "wasm", quick: false, about: "codec and proto import nothing from an environment", run: wasm::check },
-    Step { name: "features", quick: false, about: "every set of features compiles", run: features::check },
+    Step { name: "clippy", part: Part::Check, about: "no lint, no warning, all targets", run: rust::clippy },
+    Step { name: "doc", part: Part::Test, about: "documentation builds without a warning", run: rust::doc },
+    Step {
+        name: "book",
+        part: Part::Test,
+        about: "links between documents hold, and the book builds",
+        run: book::check,
+    },
+    Step {
+        name: "deny",
+        part: Part::Test,
+        about: "licences, bans, sources, number of crates, reasons",
+        run: deny::check,
+    },
+    Step {
+        name: "wasm",
+        part: Part::Test,
+        about: "codec and proto import nothing from an environment",
+        run: wasm::check,
+    },
+    Step { name: "features", part: Part::Test, about: "every set of features compiles", run: features::check },
     Step {
         name: "msrv",
-        quick: false,
+        part: Part::Test,
         about: "the oldest promised compiler builds it",
         run: features::oldest_compiler,
     },
-    Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
-    Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
+    Step {
+        name: "cargo-test",
+        part: Part::Check,
+        about: "unit, integration and simulation tests, with few seeds",
+        run: rust::test,
+    },
+    Step { name: "doc-test", part: Part::Test, about: "examples in the documentation run", run: rust::doc_test },
     Step {
         name: "installed",
-        quick: false,
+        part: Part::Test,
         about: "the C library is installed, and programs compile by pkg-config and run",
         run: install::check,
     },
     Step {
         name: "tiers",
-        quick: false,
+        part: Part::Test,
         about: "the codec's tests on every kernel this machine has",
         run: tiers::native,
     },
     Step {
         name: "foreign",
-        quick: false,
+        part: Part::Test,
         about: "the codec's tests on emulated AArch64 and 32-bit ARM",
         run: tiers::foreign,
     },
     Step {
         name: "py",
-        quick: false,
+        part: Part::Test,
         about: "the Python package: lints, types, and tests of its wheel",
         run: python::check,
     },
-    Step { name: "bench", quick: false, about: "benchmarks build and give correct results", run: bench::check },
-    Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
-    Step { name: "asan", quick: false, about: "the codec's tests under the address sanitizer", run: rust::asan },
-    Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
+    Step { name: "bench", part: Part::Test, about: "benchmarks build and give correct results", run: bench::check },
+    Step { name: "miri", part: Part::Test, about: "the SIMD kernels under Miri", run: rust::miri },
+    Step { name: "asan", part: Part::Test, about: "the codec's tests under the address sanitizer", run: rust::asan },
+    Step { name: "fuzz", part: Part::Test, about: "replay every corpus, then fuzz each target", run: fuzz::check },
+    Step {
+        name: "all-seeds",
+        part: Part::Alone,
+        about: "the tests of cargo-test with all their seeds: every night",
+        run: rust::test_all_seeds,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -134,8 +165,8 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
         _ => return Err(format!("too many arguments after `{command}`")),
     }
     let chosen = |step: &&Step| match command.as_str() {
-        "test" => true,
-        "check" => step.quick,
+        "test" => step.part != Part::Alone,
+        "check" => step.part == Part::Check,
         name => step.name == name,
     };
     let steps: Vec<_> = STEPS.iter().filter(chosen).collect();
@@ -143,8 +174,8 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
 }
 
 fn help() -> String {
-    let mut text = String::from("cargo xtask test              every step below\n");
-    text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
+    let mut text = String::from("cargo xtask test              every step below but the last\n");
+    text += "cargo xtask check             the quick ones, marked *, without the slowest tests of cargo-test\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
     text += &format!("cargo xtask install           {}\n", install::ABOUT);
@@ -154,7 +185,7 @@ fn help() -> String {
     text += &format!("cargo xtask swarm             {}\n", swarm::ABOUT);
     text += &format!("cargo xtask soak              {}\n\n", swarm::ABOUT_SOAK);
     for step in STEPS {
-        text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
+        text += &format!("  {} {:<12} {}\n", if step.part == Part::Check { '*' } else { ' ' }, step.name, step.about);
     }
     text
 }
@@ -170,9 +201,11 @@ mod tests {
 
     #[test]
     fn test_runs_every_step_and_check_the_quick_ones() {
-        assert_eq!(names("test").map(|steps| steps.len()), Ok(STEPS.len()));
+        let test = names("test").unwrap();
+        assert_eq!((test.len(), test.contains(&"all-seeds")), (STEPS.len() - 1, false));
         assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "words", "clippy", "cargo-test"]));
         assert_eq!(names("wasm"), Ok(vec!["wasm"]));
+        assert_eq!(names("all-seeds"), Ok(vec!["all-seeds"]));
     }
 
     #[test]

@@ -25,9 +25,26 @@ pub fn doc(context: &Context) -> Result<(), String> {
     run(context.command("cargo doc --workspace --no-deps --profile checked").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs all tests at release speed, with assertions and overflow checks on. The quick part leaves out
-/// examples, and those tests of the command that start many processes and wait for real time.
+/// Runs the tests at release speed, with assertions and overflow checks on, those that simulate many seeds
+/// with few of them. The quick part leaves out examples, and those tests of the command that start many
+/// processes and wait for real time.
 pub fn test(context: &Context) -> Result<(), String> {
+    run_tests(context, Seeds::Few)
+}
+
+/// Runs all tests with all their seeds.
+pub fn test_all_seeds(context: &Context) -> Result<(), String> {
+    run_tests(context, Seeds::All)
+}
+
+/// How many seeds the tests simulate.
+enum Seeds {
+    /// A tenth or less of all.
+    Few,
+    All,
+}
+
+fn run_tests(context: &Context, seeds: Seeds) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, TEST_TOOLS);
     }
@@ -42,7 +59,7 @@ pub fn test(context: &Context) -> Result<(), String> {
         line += " --bins --tests --examples";
     }
     let mut command = context.command(&line);
-    if context.quick {
+    if matches!(seeds, Seeds::Few) {
         command.env("TIDEWIRE_QUICK", "1");
     }
     let mut panicked = false;

@@ -11,12 +11,23 @@ use std::time::{Duration, Instant};
 pub struct Step {
     /// The word on the command line.
     pub name: &'static str,
-    /// Whether `cargo xtask check` runs it too.
-    pub quick: bool,
+    /// Which commands run it.
+    pub part: Part,
     /// What it shows when it passes, for the help text.
     pub about: &'static str,
     /// The check itself; the error says what failed.
     pub run: fn(&Context) -> Result<(), String>,
+}
+
+/// Which commands run a step, beside the one with its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// `cargo xtask check` and `cargo xtask test`.
+    Check,
+    /// `cargo xtask test`.
+    Test,
+    /// None.
+    Alone,
 }
 
 /// How one step ended.
