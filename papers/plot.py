@@ -66,6 +66,8 @@ FAIRNESS = {
     "figure-9": ("loss", "loss rate p", "index, or lambda"),
     "four-flows": ("parameter", "redundancy R", "goodput [Mbit/s], or index"),
     "four-flows-loss": ("loss", "loss rate p", "goodput [Mbit/s], or index"),
+    "batch-delay": ("parameter", "generation or batch g [symbols]", "mean delay [ms]"),
+    "batch-goodput": ("parameter", "generation or batch g [symbols]", "goodput [Mbit/s]"),
     "links": ("parameter", "queue [packets]", "goodput without code, share of x'"),
     "rules": ("loss", "loss rate p", "J'"),
     "cost": ("loss", "loss rate p", "goodput of NewReno, share of x'"),

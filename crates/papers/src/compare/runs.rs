@@ -121,7 +121,7 @@ pub(super) fn tunnel(profile: Option<Profile>, link: &Link, seed: u64) -> f64 {
     plan.time = Some(TIME);
     plan.tunnels.extend(profile.map(|profile| {
         let (config, settings) = (Box::new(config(profile)), Vec::new());
-        TunnelPlan { name: "t".to_owned(), from: 0, to: 1, config, settings }
+        TunnelPlan { name: "t".to_owned(), from: 0, to: 1, config, settings, batch: None }
     }));
     let carrier = Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
     let (name, through) = ("cubic".to_owned(), profile.map(|_| 0));

@@ -5,6 +5,7 @@
 //! results differ; `docs/fairness.md` derives the index. Invariant: the arguments of a case determine its
 //! result.
 
+mod batch;
 #[cfg(target_os = "linux")]
 mod lab;
 mod neighbours;
@@ -33,6 +34,8 @@ pub const PAPER: Paper = Paper {
         Experiment { name: "figure-9", title: "Fairness against loss", cases: figure_9 },
         Experiment { name: "four-flows", title: "Two coded flows of four against R", cases: four_flows },
         Experiment { name: "four-flows-loss", title: "Two coded flows of four against loss", cases: four_flows_loss },
+        Experiment { name: "batch-delay", title: "Delay of pipeline and batch coding against g", cases: batch::delay },
+        Experiment { name: "batch-goodput", title: "Goodput of the same against g", cases: batch::goodput },
         Experiment { name: "links", title: "Fairness over rates and queues", cases: links },
         Experiment { name: "rules", title: "Fairness of each redundancy rule against loss", cases: neighbours::rules },
         Experiment { name: "cost", title: "What a flow of ours costs NewReno", cases: neighbours::cost },

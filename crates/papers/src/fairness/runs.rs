@@ -10,11 +10,12 @@ use tidewire_proto::model::fairness::{Allocation, NoFairShare, jain};
 use tidewire_proto::profile::{Profile, STREAM, pipeline};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, PipelineBlocks, Ratio, Redundancy};
+use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Capacity, Loss, Queue};
 use tidewire_sim::load::Flow;
 use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
-use tidewire_sim::network::{Carrier, Content, Control, FlowPlan, Network, Plan, Report, TunnelPlan};
+use tidewire_sim::network::{Batch, Carrier, Content, Control, FlowPlan, Network, Plan, Report, TunnelPlan};
 use tidewire_sim::pair::End;
 use tidewire_units::{Probability, Rate};
 
@@ -23,6 +24,9 @@ use tidewire_units::{Probability, Rate};
 pub(super) enum System {
     /// The paper's: a code below TCP without a rate control of its own, and no answer to losses.
     Paper,
+    /// The paper's with batch coding: as many packets as a generation has wait for each other before they are
+    /// coded.
+    Batch,
     /// The same redundancy in a tunnel with its usual rate control.
     Controlled,
     /// The tunnel as it is by default. The redundancy of the figure does not apply.
@@ -70,6 +74,13 @@ impl Setting {
 
 /// The seed of the first run.
 pub(super) const SEED: u64 = 1;
+/// How long a batch that is not whole waits for another packet. The paper names no batch coding in detail.
+/// Chosen: the most that a packet of [`paced`] waits for the next one, ten times over.
+const BATCH_PAUSE: Duration = Duration::from_millis(20);
+/// The rate of the flow of [`paced`] in bytes per second: 6 Mbit/s, an eighth of the link.
+const PACED_RATE: u64 = 750_000;
+/// What a segment in a tunnel carries (`docs/tunnel.md`), so that each record is one packet.
+const PACED_RECORD: u64 = 1_368;
 /// More bytes than any run carries.
 const ENDLESS: u64 = 1 << 40;
 
@@ -182,6 +193,19 @@ pub(super) fn cross(setting: Setting, seed: u64) -> Plan {
     plan
 }
 
+/// One coded flow over the cross that writes a record every 1.8 ms, so that delays are the code's and not
+/// those of a queue. Gives the delays of its records.
+pub(super) fn paced(setting: Setting) -> DelayHistogram {
+    let mut latency = DelayHistogram::default();
+    for seed in SEED..SEED + setting.seeds {
+        let mut plan = cross(Setting { flows: 1, coded: 1, ..setting }, seed);
+        let content = Content::Paced { rate: PACED_RATE, record: PACED_RECORD, bytes: None };
+        plan.flows[0].carrier = Carrier::Tcp { control: setting.control, marks: false, content };
+        latency.merge(&Network::new(&plan).run().flows[0].latencies.latency);
+    }
+    latency
+}
+
 fn plan(seed: u64, names: &[(&str, Role)], links: &[(usize, usize, Setting)], seconds: u64) -> Plan {
     let nodes = names.iter().map(|&(name, role)| Node { name: name.to_owned(), role }).collect();
     let link = |&(from, to, setting): &(usize, usize, Setting)| {
@@ -221,7 +245,9 @@ fn add_flow(plan: &mut Plan, setting: Setting, [from, to]: [usize; 2], is_coded:
     if is_inside {
         let coding = coding(setting);
         let (name, config) = (format!("{}", plan.tunnels.len() + 1), Box::new(config(coding)));
-        plan.tunnels.push(TunnelPlan { name, from, to, config, settings: settings(coding) });
+        let is_batch = setting.system == System::Batch;
+        let batch = is_batch.then(|| Batch { packets: setting.generation.into(), pause: BATCH_PAUSE });
+        plan.tunnels.push(TunnelPlan { name, from, to, config, settings: settings(coding), batch });
     }
     let through = is_inside.then(|| plan.tunnels.len() - 1);
     let (name, start) = (format!("{}", plan.flows.len() + 1), Duration::ZERO);
@@ -245,7 +271,7 @@ fn coding(setting: Setting) -> Profile {
     let coded = pipeline(PipelineBlocks { symbols: setting.generation, ratio, systematic: false });
     let coded = Profile { redundancy: Redundancy { answer: Answer::Open, ..coded.redundancy }, ..coded };
     match setting.system {
-        System::Paper => Profile { rate_control: RateControl::Open, ..coded },
+        System::Paper | System::Batch => Profile { rate_control: RateControl::Open, ..coded },
         System::Rule(_, rate_control) => Profile { rate_control, ..coded },
         System::Controlled => coded,
         System::Default => STREAM,

@@ -231,7 +231,7 @@ fn plan(setting: Setting, trace: FrameTrace, seed: u64) -> Plan {
         let coded = Profile { redundancy: Redundancy { answer, ..coded.redundancy }, ..coded };
         let config = Config::builder().profile(coded).build().unwrap_or_else(|error| panic!("{setting:?}: {error}"));
         let (name, settings) = ("buckets".to_owned(), Vec::new());
-        plan.tunnels.push(TunnelPlan { name, from, to, config: Box::new(config), settings });
+        plan.tunnels.push(TunnelPlan { name, from, to, config: Box::new(config), settings, batch: None });
         video.through = Some(0);
     }
     plan.flows.push(video);

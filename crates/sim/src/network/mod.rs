@@ -42,7 +42,7 @@ use crate::pair::{BEGINNING, End};
 use crate::series::Series;
 
 pub use file::{Described, read};
-pub use plan::{Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
+pub use plan::{Batch, Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
 pub use report::{
     Arrival, Buckets, DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched,
 };

@@ -45,6 +45,18 @@ pub struct TunnelPlan {
     pub config: Box<Config>,
     /// The same settings as the file has them: pairs of a key and its text.
     pub settings: Vec<(String, String)>,
+    /// Whether packets wait for each other before they enter at the near end. Only the simulator has this, as
+    /// the baseline to pipeline coding.
+    pub batch: Option<Batch>,
+}
+
+/// How packets wait at the entrance of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batch {
+    /// Packets that enter together; at least 1.
+    pub packets: usize,
+    /// All that wait enter when no packet came for this long.
+    pub pause: Duration,
 }
 
 /// One flow between two nodes.

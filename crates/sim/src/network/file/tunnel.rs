@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
             return Err(self.refused(value, &format!("{name}.deliver"), text.to_owned()));
         }
         let config = self.ours(name, section, &TUNNEL_KEYS)?;
-        Ok(TunnelPlan { name: own, from, to, config: Box::new(config), settings })
+        Ok(TunnelPlan { name: own, from, to, config: Box::new(config), settings, batch: None })
     }
 
     /// The number of the tunnel that a flow between `nodes` goes through.

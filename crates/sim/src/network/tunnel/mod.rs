@@ -7,6 +7,7 @@
 //! and its lifetime. Left out are the greeting, which names the longest packet, and a connection that is made
 //! again after it was lost. Invariant: what a flow sent left the queue, waits in it, or was dropped there.
 
+mod batch;
 mod inner;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::{Application, End, Pair};
 
+use batch::Waiting;
 pub(super) use inner::Inner;
 
 /// Longest packet inside. Real tunnels lower the segments of TCP so that they fit.
@@ -39,6 +41,8 @@ const MOST_ERRORS: usize = 8;
 pub(super) struct Tunnel {
     pair: Pair,
     courier: Courier,
+    /// Packets of the near end that wait for their batch, if the plan has some.
+    batch: Option<Waiting>,
 }
 
 impl Tunnel {
@@ -50,24 +54,43 @@ impl Tunnel {
         pair.link_mut().open();
         let mut courier = Courier::new(seed);
         pair.connect(&mut courier);
-        Self { pair, courier }
+        Self { pair, courier, batch: plan.batch.map(Waiting::new) }
     }
 
     /// Takes a packet that a flow sends at `end`.
     pub fn push(&mut self, now: Time, end: End, inner: Inner) {
         self.run(now);
+        match &mut self.batch {
+            Some(batch) if end == End::Near => {
+                batch.push(now, inner);
+                self.enter_batch(now);
+            }
+            _ => self.enter(end, inner),
+        }
+    }
+
+    /// Hands a packet to the end of the connection.
+    fn enter(&mut self, end: End, inner: Inner) {
         self.courier.push(self.pair.now(), end, inner);
         self.pair.wake(end);
     }
 
+    /// Hands over what waits no more.
+    fn enter_batch(&mut self, now: Time) {
+        let ready = self.batch.as_mut().map(|batch| batch.ready(now));
+        ready.into_iter().flatten().for_each(|inner| self.enter(End::Near, inner));
+    }
+
     /// When it has something to do.
     pub fn next_moment(&self) -> Option<Time> {
-        self.pair.next_moment()
+        let batch = self.batch.as_ref().and_then(Waiting::next_moment);
+        batch.into_iter().chain(self.pair.next_moment()).min()
     }
 
     /// Does what is due.
     pub fn run(&mut self, now: Time) {
         self.pair.run(&mut self.courier, now, |_| false);
+        self.enter_batch(now);
     }
 
     /// The next datagram of the connection to send. Call until `None`.

@@ -1,7 +1,7 @@
 use core::time::Duration;
 use std::path::Path;
 
-use crate::network::{Network, Plan, Report};
+use crate::network::{Batch, Network, Plan, Report};
 
 /// Two nodes with one link of 25 Mbit/s and 60 ms, and a tunnel.
 fn plan(link: &str, flows: &str) -> Plan {
@@ -137,4 +137,20 @@ fn a_tunnel_carries_little_more_or_less_than_in_real_time() {
         let share = report.flows[0].goodput_bps() / (25e6 * (1.0 - p / 100.0));
         assert!((share - real).abs() < 0.07, "{loss}: {share}, {real} in real time");
     }
+}
+
+#[test]
+fn packets_of_a_batch_enter_together_and_a_pause_ends_it() {
+    // A datagram every 8 ms. The first of a batch of four waits for three others.
+    let flow = flow("udp", ["a", "b"], "through = \"t\"\nrate = \"1mbit\"\nrecord = \"1000B\"\nbytes = \"1002kB\"");
+    let mut plan = plan("", &flow);
+    let alone = run(&plan).flows[0].latencies.latency.clone();
+    plan.tunnels[0].batch = Some(Batch { packets: 4, pause: Duration::from_millis(50) });
+    let batched = run(&plan).flows[0].latencies.latency.clone();
+    // 1,002 is no multiple of four: the last two leave after the pause.
+    assert_eq!((alone.count(), batched.count()), (1_002, 1_002));
+    let waited = |quantile| batched.quantile(quantile).saturating_sub(alone.quantile(0.5)).as_millis();
+    assert!(
+        [0.1, 0.4, 0.6, 0.9].map(waited).into_iter().zip([0, 8, 16, 24]).all(|(waited, ms)| waited.abs_diff(ms) < 3)
+    );
 }
