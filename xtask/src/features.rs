@@ -5,18 +5,20 @@ use crate::context::Context;
 use serde_json::Value;
 
 /// Every set of features of every crate that has some, as arguments of `cargo check`.
-const SETS: [(&str, &str); 8] = [
+const SETS: [(&str, &str); 9] = [
     ("tidewire-codec", "--no-default-features"),
     ("tidewire-codec", "--no-default-features --features rs-fft"),
     ("tidewire-codec", "--no-default-features --features raptorq"),
     ("tidewire-codec", "--no-default-features --features raptorq,rs-fft"),
     ("tidewire-codec", "--no-default-features --features std"),
     ("tidewire-codec", "--no-default-features --features raptorq,rs-fft,std"),
+    ("tidewire", ""),
     ("tidewire-proto", "--no-default-features"),
     ("tidewire-proto", "--no-default-features --features aws-lc-rs"),
 ];
 /// All features of the workspace except `default`, so that a new one cannot be forgotten in [`SETS`].
-const KNOWN: [(&str, &str); 4] = [
+const KNOWN: [(&str, &str); 5] = [
+    ("tidewire", "xdp"),
     ("tidewire-codec", "raptorq"),
     ("tidewire-codec", "rs-fft"),
     ("tidewire-codec", "std"),

@@ -2,7 +2,8 @@
 //!
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb. Each verb is one file or folder
 //! there. The rooms that verbs share are here: [`link`] (how a user names a listener), [`keys`] (files of
-//! secrets and keys), [`listen`] (waiting for connections), [`session`] (making and ending them), [`exit`]
+//! secrets and keys), [`listen`] (waiting for connections), [`session`] (making and ending them), [`backend`]
+//! (their sockets), [`exit`]
 //! (exit codes), [`log`] (`TIDEWIRE_LOG`), [`settings`] (files and environment), [`options`] (options that
 //! several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures of delays), [`terminal`]
 //! (text of a peer made safe to print), [`transfer`] (files over one stream), [`forward`] (TCP connections
@@ -14,6 +15,7 @@
 //! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
 //! and the binary use the same code. Its interface may change at any time.
 
+pub mod backend;
 pub mod bench;
 pub mod chart;
 pub mod dash;

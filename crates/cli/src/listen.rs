@@ -18,6 +18,7 @@ use tidewire::{
 };
 use tidewire_units::parse_size;
 
+use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
 use crate::report::Console;
@@ -163,7 +164,7 @@ pub async fn open(
         let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
         return Ok((endpoint, link));
     }
-    let endpoint = Endpoint::bind(address, credentials, config).map_err(|error| {
+    let endpoint = backend::bind(address, credentials, config, console).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
     let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;

@@ -12,6 +12,7 @@ use tidewire_lab::distribution::{Distribution, milliseconds};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
@@ -191,7 +192,7 @@ pub async fn connect_to(
         _ => None,
     };
     let patience = config.handshake_timeout().as_secs();
-    let endpoint = Endpoint::bind(any, credentials, config).or_exit(Exit::Other)?;
+    let endpoint = backend::bind(any, credentials, config, console).or_exit(Exit::Other)?;
     let connecting = async {
         match peer {
             Some(peer) => endpoint.connect_to(address, peer).await,

@@ -56,7 +56,7 @@ impl Driver {
     /// Fails if a thread cannot be started.
     pub fn new(
         shared: Arc<Shared>,
-        socket: Socket,
+        socket: Box<dyn Socket>,
         timer: Timer,
         mail: Option<Mail>,
         largest: u16,

@@ -28,7 +28,9 @@ use crate::mail::Mail;
 use crate::relay::end::Hops;
 use crate::relay::{self, Hop};
 use crate::shared::{Shared, State};
-use crate::socket::Socket;
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+use crate::socket::xdp::XdpConfig;
+use crate::socket::{Kernel, Socket};
 use crate::sync::Notify;
 
 /// Maximum time that [`Endpoint::close`] waits. Closing takes three probe timeouts: 3 s if no round trip was
@@ -63,7 +65,7 @@ impl Endpoint {
     /// # Panics
     /// Panics outside of a tokio runtime with I/O and time enabled.
     pub fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
-        Self::over(vec![Socket::bind(address)?], credentials.into(), config)
+        Self::over(vec![Box::new(Kernel::bind(address)?)], credentials.into(), config)
     }
 
     /// Binds `shards` sockets to the same address, at most 256. Each has its own task and its own
@@ -89,12 +91,35 @@ impl Endpoint {
         config: Config,
         shards: NonZeroUsize,
     ) -> io::Result<Self> {
-        let sockets = Socket::bind_group(address, shards.get().min(MAX_SHARDS))?;
+        let sockets = Kernel::bind_group(address, shards.get().min(MAX_SHARDS))?;
+        Self::over(boxed(sockets), credentials.into(), config)
+    }
+
+    /// Binds `shards` sockets as [`Self::bind_sharded`] does, which bypass most of the kernel on one interface
+    /// (AF_XDP). What does not pass that interface goes through the kernel as with other endpoints, and so
+    /// does all after a [`Self::rebind`]. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    ///
+    /// # Errors
+    /// Those of [`Self::bind`]; an interface that is missing, down, or without XDP, and a queue or a hook of
+    /// it that another program has. [`Self::bind`] works in these cases.
+    ///
+    /// # Panics
+    /// The same as [`Self::bind`].
+    #[cfg(all(feature = "xdp", target_os = "linux"))]
+    pub fn bind_xdp(
+        address: SocketAddr,
+        credentials: impl Into<Credentials>,
+        config: Config,
+        shards: NonZeroUsize,
+        xdp: &XdpConfig,
+    ) -> io::Result<Self> {
+        let sockets = crate::socket::xdp::bind(address, shards.get().min(MAX_SHARDS), xdp)?;
+        let sockets = sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Socket>).collect();
         Self::over(sockets, credentials.into(), config)
     }
 
     /// Makes an endpoint of these sockets, which have the same address.
-    pub(crate) fn over(sockets: Vec<Socket>, credentials: Credentials, config: Config) -> io::Result<Self> {
+    pub(crate) fn over(sockets: Vec<Box<dyn Socket>>, credentials: Credentials, config: Config) -> io::Result<Self> {
         let (largest, workers) = (config.max_datagram(), config.workers());
         let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
         let mut connection = config.part(count);
@@ -189,7 +214,7 @@ impl Endpoint {
         if self.hops.is_some() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "an end of a path with relays has a fixed socket"));
         }
-        let sockets = Socket::bind_group(address, self.shards.len())?;
+        let sockets = boxed(Kernel::bind_group(address, self.shards.len())?);
         let (local, before) = (sockets[0].local_addr()?, self.local_addr());
         if local.is_ipv4() != before.is_ipv4() {
             let error = format!("{local} cannot follow {before}: one is IPv4, the other IPv6");
@@ -426,3 +451,7 @@ impl fmt::Display for ConnectError {
 }
 
 impl std::error::Error for ConnectError {}
+
+fn boxed(sockets: Vec<Kernel>) -> Vec<Box<dyn Socket>> {
+    sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Socket>).collect()
+}

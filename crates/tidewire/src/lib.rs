@@ -79,7 +79,8 @@
 //! all its connections are dropped. Reads and writes call the protocol directly, without a channel or a
 //! further copy. On Linux, datagrams are sent and received in batches (GSO, GRO) with their ECN
 //! marks. The crate `tidewire-proto` is the protocol alone, without sockets and clock.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "xdp"), forbid(unsafe_code))]
+#![cfg_attr(feature = "xdp", deny(unsafe_code))]
 #![warn(clippy::exhaustive_enums)]
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -108,6 +109,8 @@ pub use connection::{Connection, ConnectionLost, EndpointEnded};
 pub use endpoint::{ConnectError, Endpoint};
 pub use log::Log;
 pub use relay::{Hop, Relay, RelayCounts};
+#[cfg(all(feature = "xdp", target_os = "linux"))]
+pub use socket::xdp::{XdpConfig, XdpMode};
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::{Code, SourceId};
 pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};

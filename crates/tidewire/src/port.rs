@@ -13,15 +13,14 @@ use tidewire_proto::endpoint::Endpoint;
 
 use crate::arrival::Arrivals;
 use crate::clock::Clock;
-use crate::socket::{Inbox, Socket, Train};
+use crate::socket::{Socket, Train};
 
 /// Pause after the socket refused to receive, for example because the kernel has no memory.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The socket of a driver; see the module.
 pub(crate) struct Port {
-    socket: Socket,
-    inbox: Inbox,
+    socket: Box<dyn Socket>,
     arrivals: Arrivals,
     receive_from: Time,
     pending: Option<Transmit>,
@@ -31,12 +30,11 @@ pub(crate) struct Port {
 
 impl Port {
     /// `largest` is the length of our longest datagram.
-    pub fn new(socket: Socket, clock: &Clock, largest: u16) -> Self {
+    pub fn new(socket: Box<dyn Socket>, clock: &Clock, largest: u16) -> Self {
         let largest = usize::from(largest);
         Self {
             out: vec![0; largest * socket.max_segments(largest)],
             socket,
-            inbox: Inbox::new(),
             arrivals: Arrivals::new(clock),
             receive_from: Time::ZERO,
             pending: None,
@@ -45,7 +43,7 @@ impl Port {
     }
 
     /// Uses another socket from now on.
-    pub fn replace(&mut self, socket: Socket) {
+    pub fn replace(&mut self, socket: Box<dyn Socket>) {
         self.socket = socket;
     }
 
@@ -60,15 +58,14 @@ impl Port {
         if clock.now() < self.receive_from {
             return false;
         }
-        let Poll::Ready(received) = self.socket.poll_receive(cx, &mut self.inbox) else { return false };
+        let Poll::Ready(received) = self.socket.poll_receive(cx) else { return false };
         let now = self.arrivals.begin(clock);
         if received.is_err() {
             self.receive_from = now + RECEIVE_PAUSE;
             return false;
         }
-        for train in self.inbox.trains() {
-            take(self.arrivals.at(train.stamp), train);
-        }
+        let arrivals = &mut self.arrivals;
+        self.socket.take(&mut |train| take(arrivals.at(train.stamp), train));
         true
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub overrun: u64,
     /// Address of the socket, and the socket that the driver should use from now on.
     pub local: SocketAddr,
-    pub next_socket: Option<Socket>,
+    pub next_socket: Option<Box<dyn Socket>>,
     slots: BTreeMap<ConnectionHandle, Slot>,
     /// Connected, and not accepted yet.
     waiting: VecDeque<ConnectionHandle>,

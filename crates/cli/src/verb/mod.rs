@@ -30,10 +30,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::log;
 use crate::report::Console;
 use crate::session::unless_interrupted;
 use crate::settings::Settings;
+use crate::{backend, log};
 
 /// A coded transport for links that lose packets.
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ use crate::settings::Settings;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    backend: backend::Choice,
 }
 
 /// The verb to run.
@@ -107,7 +109,9 @@ fn parse() -> Result<Cli, Failure> {
         Err(error) => return Err(Failure::new(Exit::Usage, error)),
     };
     let matches = settings.apply(command).get_matches();
-    Cli::from_arg_matches(&matches).or_exit(Exit::Usage)
+    let cli = Cli::from_arg_matches(&matches).or_exit(Exit::Usage)?;
+    backend::choose(cli.backend.clone()).map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
+    Ok(cli)
 }
 
 /// Runs the verb of the command line, and returns the exit code of the process.

@@ -26,7 +26,7 @@ use crate::clock::{Clock, Timer};
 use crate::driver::{BATCHES, LEAST_SLEEP, ROUNDS};
 use crate::port::Port;
 use crate::shared::Shared;
-use crate::socket::Socket;
+use crate::socket::{Kernel, Socket as _};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// What the handle of an end and its driver share, beside the sessions.
@@ -80,7 +80,7 @@ pub(crate) fn connect(
 ) -> io::Result<(Arc<Hops>, Arc<Shared>)> {
     let (link, session) = configs(config)?;
     let mut hops = endpoint(hop.credentials, false, &link)?;
-    let (socket, clock) = (Socket::bind(unspecified(hop.address))?, Clock::start());
+    let (socket, clock) = (Kernel::bind(unspecified(hop.address))?, Clock::start());
     let shared = Arc::new(Shared::new(
         endpoint(credentials, false, &session)?,
         socket.local_addr()?,
@@ -109,7 +109,7 @@ pub(crate) fn listen(
     let (link, session) = configs(config)?;
     let link = link.to_builder().max_connections(relay::MOST_PAIRS).build().map_err(unfit)?;
     let hops = endpoint(hop, true, &link)?;
-    let (socket, clock) = (Socket::bind(address)?, Clock::start());
+    let (socket, clock) = (Kernel::bind(address)?, Clock::start());
     let shared = Arc::new(Shared::new(
         endpoint(credentials.clone(), false, &session)?,
         socket.local_addr()?,
@@ -128,13 +128,13 @@ fn configs(config: &Config) -> io::Result<(Config, Config)> {
     Ok((relay::hop(config).map_err(unfit)?, session))
 }
 
-fn start(state: State, socket: Socket, first: &Arc<Shared>, link: &Config) -> Arc<Hops> {
+fn start(state: State, socket: Kernel, first: &Arc<Shared>, link: &Config) -> Arc<Hops> {
     let (clock, changed) = (first.clock, Arc::clone(&first.changed));
     let hops = Arc::new(Hops { state: Mutex::new(state), changed, clock });
     let driver = Driver {
         hops: Arc::clone(&hops),
         first: Arc::clone(first),
-        port: Port::new(socket, &clock, link.max_datagram()),
+        port: Port::new(Box::new(socket), &clock, link.max_datagram()),
         timer: Timer::new(clock),
         wake: Vec::new(),
     };

@@ -28,7 +28,7 @@ use crate::connection::EndpointEnded;
 use crate::endpoint::CLOSE_PATIENCE;
 use crate::port::Port;
 use crate::shared::MAX_UNAUTHORIZED;
-use crate::socket::Socket;
+use crate::socket::{Kernel, Socket as _};
 use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// How to open a hop: to the next host of a relay, or to the relay of an end.
@@ -99,7 +99,7 @@ impl Relay {
         let connection = relay::hop(config).map_err(unfit)?;
         let near = endpoint(credentials.into(), true, &connection)?;
         let far = endpoint(next.credentials, false, &connection)?;
-        let (listening, connecting) = (Socket::bind(address)?, Socket::bind(unspecified(next.address))?);
+        let (listening, connecting) = (Kernel::bind(address)?, Kernel::bind(unspecified(next.address))?);
         let (clock, local) = (Clock::start(), listening.local_addr()?);
         let state = State {
             relay: relay::Relay::new(next.address, next.peer),
@@ -111,7 +111,8 @@ impl Relay {
             driver: None,
         };
         let joined = Arc::new(Joined { state: Mutex::new(state), changed: Notify::new(), clock, local });
-        let ports = [listening, connecting].map(|socket| Port::new(socket, &clock, connection.max_datagram()));
+        let ports =
+            [listening, connecting].map(|socket| Port::new(Box::new(socket), &clock, connection.max_datagram()));
         tokio::spawn(driver::Driver::new(Arc::clone(&joined), ports, Timer::new(clock)).run());
         Ok(Self(joined))
     }

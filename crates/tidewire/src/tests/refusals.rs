@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidewire_proto::connection::Transmit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::socket::Socket;
+use crate::socket::{Kernel, Udp};
 use crate::{Config, ConnectError, Connection, Endpoint, Secret};
 
 // Linux's numbers on every system. All except EAGAIN and EMSGSIZE mean the same to us.
@@ -62,9 +62,13 @@ async fn within<F: Future>(work: F) -> F::Output {
 }
 
 fn endpoint(config: Config) -> (Endpoint, Schedule) {
-    let socket = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
+    let socket = Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
     let schedule = socket.schedule.clone();
-    (Endpoint::over(vec![socket], Secret::new([7; 32]).into(), config).expect("a good configuration"), schedule)
+    (
+        Endpoint::over(vec![Box::new(Kernel::from(socket))], Secret::new([7; 32]).into(), config)
+            .expect("a good configuration"),
+        schedule,
+    )
 }
 
 async fn connected() -> (Endpoint, Endpoint, Schedule, Connection, Connection) {
@@ -146,7 +150,7 @@ async fn s11_a_datagram_too_long_lowers_the_size() {
 #[tokio::test]
 async fn s11_a_full_buffer_is_waited_for() {
     const EAGAIN: i32 = 11;
-    let bind = || Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
+    let bind = || Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
     let (from, to) = (bind(), bind());
     from.schedule.set(&[EAGAIN, PASSES]);
     let destination = to.local_addr().expect("bound");
