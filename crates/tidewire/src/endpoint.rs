@@ -95,9 +95,9 @@ impl Endpoint {
         Self::over(boxed(sockets), credentials.into(), config)
     }
 
-    /// Binds `shards` sockets as [`Self::bind_sharded`] does, which bypass most of the kernel on one interface
-    /// (AF_XDP). What does not pass that interface goes through the kernel as with other endpoints, and so
-    /// does all after a [`Self::rebind`]. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    /// Binds `shards` sockets as [`Self::bind_sharded`] does, which bypass most of the kernel on one
+    /// interface (AF_XDP). What does not pass that interface goes through the kernel as with other endpoints,
+    /// and so does all after a [`Self::rebind`]. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
     ///
     /// # Errors
     /// Those of [`Self::bind`]; an interface that is missing, down, or without XDP, and a queue or a hook of

@@ -176,9 +176,9 @@ impl Socket for Xdp {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let all_fit = datagrams.fold(true, |fits, datagram| queue.put(&envelope, datagram) && fits);
+        let unfit = datagrams.filter(|datagram| !queue.put(&envelope, datagram)).count();
         queue.flush();
-        Poll::Ready(if all_fit { Ok(()) } else { Err(SendFailure::Other) })
+        Poll::Ready(if unfit == 0 { Ok(()) } else { Err(SendFailure::Other) })
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -49,10 +49,11 @@ impl Network {
     }
 
     /// Sockets of one address.
-    pub(crate) fn bind(&self, address: SocketAddr, count: usize) -> Vec<Socket> {
+    pub(crate) fn bind(&self, address: SocketAddr, count: usize) -> Vec<Box<dyn Socket>> {
         let queues: Vec<_> = (0..count).map(|_| Arc::<Queue>::default()).collect();
         self.places.lock().unwrap().push(Place { address, full: 0, queues: queues.clone(), turn: 0 });
-        queues.into_iter().map(|queue| Socket { network: self.clone(), address, queue }).collect()
+        let socket = |queue| Simulated { network: self.clone(), address, queue, came: None };
+        queues.into_iter().map(|queue| Box::new(socket(queue)) as Box<dyn Socket>).collect()
     }
 
     fn send(&self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
@@ -77,39 +78,48 @@ impl Network {
     }
 }
 
-pub(crate) struct Socket {
+/// What the driver needs of a socket; see `crate::socket` of the library.
+pub(crate) trait Socket: Send {
+    fn max_segments(&self, largest: usize) -> usize;
+    fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>>;
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn take(&mut self, each: &mut dyn FnMut(Train<'_>));
+}
+
+struct Simulated {
     network: Network,
     address: SocketAddr,
     queue: Arc<Queue>,
+    came: Option<(SocketAddr, Vec<u8>)>,
 }
 
-impl Socket {
-    pub(crate) fn max_segments(&self, _: usize) -> usize {
+impl Socket for Simulated {
+    fn max_segments(&self, _: usize) -> usize {
         1
     }
 
-    pub(crate) fn poll_send(
-        &self,
-        _: &mut Context<'_>,
-        transmit: &Transmit,
-        bytes: &[u8],
-    ) -> Poll<Result<(), SendFailure>> {
+    fn poll_send(&mut self, _: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>> {
         self.network.send(self.address, transmit.destination, bytes);
         Poll::Ready(Ok(()))
     }
 
-    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut queue = self.queue.0.lock().unwrap();
-        inbox.0 = queue.datagrams.pop_front();
-        if inbox.0.is_some() {
+        self.came = queue.datagrams.pop_front();
+        if self.came.is_some() {
             return Poll::Ready(Ok(()));
         }
         queue.reader = Some(cx.waker().clone());
         Poll::Pending
     }
-}
 
-pub(crate) struct Inbox(Option<(SocketAddr, Vec<u8>)>);
+    fn take(&mut self, each: &mut dyn FnMut(Train<'_>)) {
+        if let Some((from, mut datagram)) = self.came.take() {
+            let whole = datagram.len().max(1);
+            each(Train { from, to: None, ecn: None, stamp: None, datagrams: datagram.chunks_mut(whole) });
+        }
+    }
+}
 
 pub(crate) struct Train<'a> {
     pub from: SocketAddr,
@@ -117,17 +127,4 @@ pub(crate) struct Train<'a> {
     pub ecn: Option<Ecn>,
     pub stamp: Option<Duration>,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
-}
-
-impl Inbox {
-    pub(crate) fn new() -> Self {
-        Self(None)
-    }
-
-    pub(crate) fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
-        self.0.iter_mut().map(|(from, datagram)| {
-            let whole = datagram.len().max(1);
-            Train { from: *from, to: None, ecn: None, stamp: None, datagrams: datagram.chunks_mut(whole) }
-        })
-    }
 }

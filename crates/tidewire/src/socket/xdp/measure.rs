@@ -3,8 +3,8 @@
 //!
 //! A measurement and no test: `cargo test --release -p tidewire --features xdp --lib -- --ignored
 //! --nocapture packets_a_second` as root. `docs/xdp.md` has its figures. One thread sends as fast as it can,
-//! another receives. CPU time is that of each thread: a veth moves packets in the thread that sends them, or in
-//! the kernel's `ksoftirqd`, whose time is added to the receiver's.
+//! another receives. CPU time is that of each thread: a veth moves packets in the thread that sends them, or
+//! in the kernel's `ksoftirqd`, whose time is added to the receiver's.
 
 use std::fs::{self, File};
 use std::future::poll_fn;

@@ -33,6 +33,7 @@ const HEADROOM: usize = 256;
 
 /// How frames get from the device into the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum XdpMode {
     /// Without a copy if the driver can, else by a copy.
     #[default]
