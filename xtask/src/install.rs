@@ -30,7 +30,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         }
     };
     let destination = std::env::var_os("DESTDIR").unwrap_or_default();
-    match Context::new(false).and_then(|context| install(&context, "release", prefix, &destination)) {
+    match Context::new(false).and_then(|context| install(&context, &RELEASE, prefix, &destination)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -50,8 +50,8 @@ pub fn check(context: &Context) -> Result<(), String> {
         fs::remove_dir_all(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
     }
     // Twice: the second time every file is there already.
-    install(context, "checked", PREFIX, destination.as_os_str())?;
-    let root = install(context, "checked", PREFIX, destination.as_os_str())?;
+    install(context, &CHECKED, PREFIX, destination.as_os_str())?;
+    let root = install(context, &CHECKED, PREFIX, destination.as_os_str())?;
     run(context.program(root.join("bin/tidewire"), "--version").env_remove("LD_LIBRARY_PATH"))?;
     for (name, options) in [("shared", "--libs"), ("static", "--static --libs")] {
         let program = compile(context, &destination, &root, name, options)?;
@@ -63,18 +63,40 @@ pub fn check(context: &Context) -> Result<(), String> {
 /// Where the step installs, below its destination.
 const PREFIX: &str = "/opt/tidewire";
 
+/// A profile, and the commands that build the command and then the library. One command for both would give
+/// the library the features that the command needs.
+struct Build {
+    profile: &'static str,
+    commands: [&'static str; 2],
+}
+
+const RELEASE: Build = Build {
+    profile: "release",
+    commands: [
+        "cargo build --locked --profile release --package tidewire-cli",
+        "cargo build --locked --profile release --package tidewire-capi --lib",
+    ],
+};
+/// The command is the one that the tests have built already.
+const CHECKED: Build = Build {
+    profile: "checked",
+    commands: [
+        "cargo build --locked --profile checked --workspace --exclude xtask --tests",
+        "cargo build --locked --profile checked --package tidewire-capi --lib",
+    ],
+};
+
 /// Builds and copies. Returns the folder of the prefix below the destination.
-fn install(context: &Context, profile: &str, prefix: &str, destination: &OsStr) -> Result<PathBuf, String> {
+fn install(context: &Context, build: &Build, prefix: &str, destination: &OsStr) -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
         return Err("the shared library gets the names that Linux wants: install on Linux".into());
     }
     let prefix = std::path::absolute(prefix).map_err(|e| format!("{prefix}: {e}"))?;
     let version = package::version(context)?;
-    // Two commands: in one, the features that the command needs would get into the library.
-    for package in ["tidewire-capi --lib", "tidewire-cli"] {
-        context.run(&format!("cargo build --locked --profile {profile} --package {package}"))?;
+    for command in build.commands {
+        context.run(command)?;
     }
-    let built = context.target.join(profile);
+    let built = context.target.join(build.profile);
     let layout = Layout { root: below(destination, &prefix) };
     let so = format!("libtidewire.so.{version}");
     layout.copy(&built.join("libtidewire_capi.so"), &format!("lib/{so}"), 0o755)?;

@@ -90,10 +90,9 @@ const STEPS: &[Step] = &[
     Step {
         name: "cargo-test",
         part: Part::Check,
-        about: "unit, integration and simulation tests, with few seeds",
+        about: "unit, integration and simulation tests with few seeds, and examples of the documentation",
         run: rust::test,
     },
-    Step { name: "doc-test", part: Part::Test, about: "examples in the documentation run", run: rust::doc_test },
     Step {
         name: "installed",
         part: Part::Test,

@@ -48,15 +48,13 @@ fn run_tests(context: &Context, seeds: Seeds) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, TEST_TOOLS);
     }
-    let mut line = String::from("cargo test --workspace --exclude xtask --lib --profile checked --no-fail-fast");
+    // One command: with another set of packages or targets cargo would build foreign crates again, with other
+    // features. Without a choice of targets it builds examples as programs, which `tests/examples.rs` of
+    // `tidewire` runs, and runs the examples in the documentation too.
+    let mut line = String::from("cargo test --workspace --exclude xtask --profile checked --no-fail-fast");
     if context.quick {
-        // One command: with another set of packages cargo would build foreign crates again, with other
-        // features.
+        line += " --lib";
         line += &quick_targets(context)?;
-    } else {
-        // `tests/examples.rs` of `tidewire` runs these as programs.
-        context.run("cargo build -p tidewire --examples --profile checked")?;
-        line += " --bins --tests --examples";
     }
     let mut command = context.command(&line);
     if matches!(seeds, Seeds::Few) {
@@ -82,11 +80,6 @@ fn quick_targets(context: &Context) -> Result<String, String> {
     let tests = targets.filter(|target| target["kind"][0] == "test").filter_map(|target| target["name"].as_str());
     let quick: BTreeSet<_> = tests.filter(|test| !SLOW_TESTS.contains(test)).collect();
     Ok(quick.iter().map(|test| format!(" --test {test}")).collect())
-}
-
-/// Runs the examples in the documentation.
-pub fn doc_test(context: &Context) -> Result<(), String> {
-    context.run("cargo test --workspace --doc --profile checked --no-fail-fast")
 }
 
 /// Runs the kernel tests under Miri, which checks every unsafe access. Miri interprets AVX2, AVX-512, GFNI
