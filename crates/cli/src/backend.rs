@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
@@ -57,21 +58,26 @@ pub fn choose(choice: Choice) -> Result<(), String> {
     Ok(())
 }
 
-/// Binds an endpoint to the chosen sockets.
+/// Binds an endpoint to the chosen sockets, as many as there are `threads` to move datagrams.
 ///
 /// # Errors
-/// Those of [`Endpoint::bind`].
-pub fn bind(address: SocketAddr, credentials: Credentials, config: Config, console: &Console) -> io::Result<Endpoint> {
+/// Those of [`Endpoint::bind_sharded`].
+pub fn bind(
+    address: SocketAddr,
+    credentials: Credentials,
+    config: Config,
+    threads: NonZeroUsize,
+    console: &Console,
+) -> io::Result<Endpoint> {
     #[cfg(target_os = "linux")]
     if let Some(interface) = CHOICE.get().and_then(|choice| choice.interface.as_deref()) {
         let xdp = tidewire::XdpConfig::new(interface);
-        let one = std::num::NonZeroUsize::MIN;
-        match Endpoint::bind_xdp(address, credentials.clone(), config.clone(), one, &xdp) {
+        match Endpoint::bind_xdp(address, credentials.clone(), config.clone(), threads, &xdp) {
             Ok(endpoint) => return Ok(endpoint),
             Err(error) => console.warn(&format!("{error}; going on with the kernel's sockets")),
         }
     }
     #[cfg(not(target_os = "linux"))]
     let _ = console;
-    Endpoint::bind(address, credentials, config)
+    Endpoint::bind_sharded(address, credentials, config, threads)
 }

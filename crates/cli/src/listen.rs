@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,10 @@ pub struct Naming {
     /// get no answer, and connections that hold more than an equal share get no more
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
+    /// Sockets that share the port, each with a thread that moves the datagrams of its own connections, 1 to
+    /// 256. Linux only
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     #[command(flatten)]
     relayed: Relayed,
 }
@@ -164,7 +169,8 @@ pub async fn open(
         let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
         return Ok((endpoint, link));
     }
-    let endpoint = backend::bind(address, credentials, config, console).map_err(|error| {
+    let threads = NonZeroUsize::new(naming.threads.into()).unwrap_or(NonZeroUsize::MIN);
+    let endpoint = backend::bind(address, credentials, config, threads, console).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
     let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;

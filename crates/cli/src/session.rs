@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -192,7 +193,7 @@ pub async fn connect_to(
         _ => None,
     };
     let patience = config.handshake_timeout().as_secs();
-    let endpoint = backend::bind(any, credentials, config, console).or_exit(Exit::Other)?;
+    let endpoint = backend::bind(any, credentials, config, NonZeroUsize::MIN, console).or_exit(Exit::Other)?;
     let connecting = async {
         match peer {
             Some(peer) => endpoint.connect_to(address, peer).await,

@@ -103,3 +103,22 @@ fn a_backend_that_does_not_work_is_told_and_the_kernels_sockets_take_over() {
     assert_eq!(alone.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&alone.stderr).contains("--interface"));
 }
+
+#[test]
+fn a_server_of_several_threads_serves_clients_at_once() {
+    let mut server = Running::start(&["bench", "-s", "--json", "--listen", "127.0.0.1:0", "--threads", "3"]);
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    let load = ["-b", "4mbit", "-t", "1", "-l", "1000"];
+    let clients: Vec<_> = (0..6).map(|_| (link.clone(), load)).collect();
+    let codes = std::thread::scope(|scope| {
+        let running: Vec<_> = clients.iter().map(|(link, load)| scope.spawn(move || measure(link, load))).collect();
+        running.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (code, lines) in codes {
+        assert_eq!((code, &lines.last().unwrap()["bytes"]), (Some(0), &500_000.into()), "{lines:?}");
+    }
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+    let none = tidewire(&["bench", "-s", "--threads", "0"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2));
+}
