@@ -6,16 +6,19 @@
 //! the damage.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use tidewire::Profile;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::channel::{self, Hello, Kind};
 use super::gather::Gatherer;
 use super::hub::MOST_PAGES;
 use super::server::{Frames, Source};
+use super::what_if::Replays;
 use crate::watch::Observed;
 
 /// Most pieces that wait for a page.
@@ -33,6 +36,9 @@ pub trait Recording: fmt::Debug + Send + Sync {
     /// Its name, as the user wrote it.
     fn name(&self) -> &str;
 
+    /// Where it is.
+    fn path(&self) -> &Path;
+
     /// Begins to read.
     ///
     /// # Errors
@@ -44,13 +50,15 @@ pub trait Recording: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Recorded {
     recordings: Arc<[Box<dyn Recording>]>,
+    replays: Replays,
     presence: Arc<()>,
 }
 
 impl Recorded {
     /// Shows `recordings` one beside the other.
     pub fn new(recordings: Vec<Box<dyn Recording>>) -> Self {
-        Self { recordings: recordings.into(), presence: Arc::default() }
+        let replays = Replays::new(recordings.iter().map(|recording| recording.path().to_owned()).collect());
+        Self { recordings: recordings.into(), replays, presence: Arc::default() }
     }
 }
 
@@ -64,6 +72,10 @@ impl Source for Recorded {
         // A page that is gone has dropped its end of the queue, and the thread ends.
         std::thread::spawn(move || drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() })));
         Some(Frames::new(waiting, Arc::clone(&self.presence)))
+    }
+
+    fn replays(&self) -> Option<&Replays> {
+        Some(&self.replays)
     }
 }
 
@@ -90,7 +102,9 @@ impl Teller {
 /// Tells a page everything.
 fn tell(recordings: &[Box<dyn Recording>], to: &mut Teller) -> Result<(), Gone> {
     let names: Vec<&str> = recordings.iter().map(|recording| recording.name()).collect();
-    channel::json(Kind::Hello, &Hello { title: &names.join(", "), live: false }, &mut to.frames);
+    let profiles: Vec<&str> = Profile::NAMED.iter().map(|named| named.example).collect();
+    let hello = Hello { title: &names.join(", "), live: false, recordings: &names, profiles: &profiles };
+    channel::json(Kind::Hello, &hello, &mut to.frames);
     let (mut first_id, mut troubles) = (0, Vec::new());
     for recording in recordings {
         let prefix = if recordings.len() > 1 { format!("{}: ", recording.name()) } else { String::new() };
@@ -142,6 +156,10 @@ mod tests {
     impl Recording for Damaged {
         fn name(&self) -> &str {
             "kept.twr"
+        }
+
+        fn path(&self) -> &Path {
+            Path::new(self.name())
         }
 
         fn events(&self) -> Result<Events, String> {

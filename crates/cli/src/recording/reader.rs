@@ -119,6 +119,11 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
+    /// Bytes of the file that were read.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Appends the items of the next block to `items`. Returns whether there was one: `false` at the end.
     ///
     /// # Errors

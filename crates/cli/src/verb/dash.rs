@@ -55,6 +55,10 @@ impl Recording for Kept {
         &self.name
     }
 
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn events(&self) -> Result<Events, String> {
         let reader = open(&self.path)?;
         Ok(Box::new(Entries {

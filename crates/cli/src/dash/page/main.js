@@ -6,6 +6,7 @@ import { Ledger } from "./ledger.js";
 import { Marks, RECORD, owner } from "./marks.js";
 import { Connection } from "./model.js";
 import * as channel from "./stream.js";
+import { WhatIf } from "./what-if.js";
 
 // Connections that the page keeps.
 const MOST_CONNECTIONS = 64;
@@ -19,6 +20,7 @@ const get = (id) => document.getElementById(id);
 const state = { connections: new Map(), tracks: new Map(), shown: null, track: null, held: false, live: true, dirty: true };
 const charts = new Charts(get("charts"));
 const ledger = new Ledger();
+const whatIf = new WhatIf();
 
 // What a frame of each kind does.
 const handlers = {
@@ -29,6 +31,7 @@ const handlers = {
     document.title = `${hello.title} – Tidewire`;
     say(hello.live ? "Live" : "Reading", hello.live ? "live" : "reading");
     if (!hello.live) get("span").value = "0";
+    whatIf.offer(hello);
   },
   [channel.CONNECTION]: (payload) => {
     const told = channel.json(payload);
