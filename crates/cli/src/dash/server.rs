@@ -199,9 +199,7 @@ async fn stream(State(site): State<Arc<Site>>) -> Response {
 /// Runs a recorded flow again. The answer tells its progress and its rows line by line.
 async fn replay(State(site): State<Arc<Site>>, asked: Bytes) -> Response {
     match site.source.replays().map(|replays| replays.start(&asked)) {
-        Some(Ok(lines)) => {
-            ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
-        }
+        Some(Ok(lines)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response(),
         Some(Err(Refusal::Wrong(sentence))) => (StatusCode::BAD_REQUEST, sentence).into_response(),
         Some(Err(Refusal::Busy)) => (StatusCode::SERVICE_UNAVAILABLE, Refusal::BUSY).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),

@@ -84,7 +84,8 @@ impl Browser {
     pub fn type_and_enter(&mut self, text: &str) {
         self.call("Input.insertText", &json!({ "text": text })).unwrap();
         for kind in ["keyDown", "keyUp"] {
-            let key = json!({ "type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r" });
+            let key =
+                json!({ "type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r" });
             self.call("Input.dispatchKeyEvent", &key).unwrap();
         }
     }

@@ -155,8 +155,12 @@ fn strangers_and_wrong_choices_are_refused() {
     // The command says the same, where the recording decides too.
     for (file, choices) in [(0, json!({"code": "bogus"})), (0, json!({"code": "raptorq"})), (1, json!({}))] {
         let answer = post(&line, "", &json!({"file": file, "choices": choices}).to_string());
-        let words: Vec<String> =
-            choices.as_object().unwrap().iter().map(|(name, value)| format!("--{name}={}", value.as_str().unwrap())).collect();
+        let words: Vec<String> = choices
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| format!("--{name}={}", value.as_str().unwrap()))
+            .collect();
         let words = words.iter().map(String::as_str).chain([[&near, &far][file].as_str()]);
         let (lines, errors) = replay(&words.collect::<Vec<_>>());
         let said = lines.iter().find_map(|line| line["message"].as_str()).map(str::to_owned);
