@@ -25,7 +25,7 @@ use self::channel::{Hello, Kind};
 use self::gather::Gatherer;
 use self::hub::Hub;
 use self::recorded::Recorded;
-pub use self::recorded::{Events, Recording};
+pub use self::recorded::{Each, Recording};
 pub use self::server::Serving;
 use self::server::{Frames, Port, Source};
 use crate::exit::Failure;

@@ -28,8 +28,8 @@ const PIECE: usize = 256 << 10;
 /// How long a mark waits for its fate. Chosen: a packet whose fate takes longer is told twice.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// The events of one recording, in their order. The last item may be the reason why there are no more.
-pub type Events = Box<dyn Iterator<Item = Result<Observed, String>>>;
+/// Takes an event, and returns whether to go on.
+pub type Each<'a> = dyn FnMut(&Observed) -> bool + 'a;
 
 /// A recording that can be read again and again.
 pub trait Recording: fmt::Debug + Send + Sync {
@@ -39,11 +39,11 @@ pub trait Recording: fmt::Debug + Send + Sync {
     /// Where it is.
     fn path(&self) -> &Path;
 
-    /// Begins to read.
+    /// Passes the events to `each`, in their order, until it returns false.
     ///
     /// # Errors
-    /// The file cannot be opened, or is no recording.
-    fn events(&self) -> Result<Events, String>;
+    /// Why no events came, or no more of them.
+    fn read(&self, each: &mut Each<'_>) -> Result<(), String>;
 }
 
 /// One or more recordings.
@@ -109,10 +109,7 @@ fn tell(recordings: &[Box<dyn Recording>], to: &mut Teller) -> Result<(), Gone> 
     for recording in recordings {
         let prefix = if recordings.len() > 1 { format!("{}: ", recording.name()) } else { String::new() };
         let mut gatherer = Gatherer::new(first_id, prefix, HOLD);
-        match recording.events() {
-            Ok(events) => troubles.extend(tell_events(events, &mut gatherer, to)?),
-            Err(trouble) => troubles.push(trouble),
-        }
+        troubles.extend(tell_events(recording.as_ref(), &mut gatherer, to)?);
         first_id = gatherer.next_id();
     }
     channel::frame(Kind::End, troubles.join("; ").as_bytes(), &mut to.frames);
@@ -120,28 +117,23 @@ fn tell(recordings: &[Box<dyn Recording>], to: &mut Teller) -> Result<(), Gone> 
 }
 
 /// Tells a page the events of one recording. Returns why they ended early, if they did.
-fn tell_events(events: Events, gatherer: &mut Gatherer, to: &mut Teller) -> Result<Option<String>, Gone> {
+fn tell_events(recording: &dyn Recording, gatherer: &mut Gatherer, to: &mut Teller) -> Result<Option<String>, Gone> {
     let (mut now, mut marks) = (Duration::ZERO, Vec::new());
-    let mut trouble = None;
-    for event in events {
-        let observed = match event {
-            Ok(observed) => observed,
-            Err(reason) => {
-                trouble = Some(reason);
-                break;
-            }
-        };
+    let mut told = Ok(());
+    let read = recording.read(&mut |observed| {
         now = now.max(observed.at);
         if gatherer.step(now, &mut to.frames, &mut marks) {
             to.frames.append(&mut marks);
-            to.flush(false)?;
+            told = to.flush(false);
         }
-        gatherer.take(&observed, &mut to.frames);
-    }
+        gatherer.take(observed, &mut to.frames);
+        told.is_ok()
+    });
+    told?;
     gatherer.finish(now, &mut to.frames, &mut marks);
     to.frames.append(&mut marks);
     to.flush(false)?;
-    Ok(trouble)
+    Ok(read.err())
 }
 
 #[cfg(test)]
@@ -162,13 +154,13 @@ mod tests {
             Path::new(self.name())
         }
 
-        fn events(&self) -> Result<Events, String> {
-            let lost = |number: u64| {
+        fn read(&self, each: &mut Each<'_>) -> Result<(), String> {
+            for number in 0..5 {
                 let event = TraceEvent::PacketLost { number };
                 let at = Duration::from_millis(50 * number);
-                Ok(Observed { at, endpoint: 0, connection: ConnectionHandle(0), event })
-            };
-            Ok(Box::new((0..5).map(lost).chain([Err("damaged at byte 77".to_owned())])))
+                assert!(each(&Observed { at, endpoint: 0, connection: ConnectionHandle(0), event }));
+            }
+            Err("damaged at byte 77".to_owned())
         }
     }
 

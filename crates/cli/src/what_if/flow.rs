@@ -28,7 +28,7 @@ struct Connections {
 }
 
 impl Connections {
-    fn take(&mut self, item: Item) {
+    fn take(&mut self, item: &Item) {
         match item {
             Item::Event(entry) => {
                 let key = (entry.endpoint, entry.connection);
@@ -75,11 +75,9 @@ fn read(path: &Path, tell: &mut Tell<'_>) -> Result<Option<Connections>, Failure
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len().max(1);
     let mut reader = Reader::open(BufReader::new(file)).map_err(|error| named(path, &error))?;
-    let (mut connections, mut items) = (Connections::default(), Vec::new());
+    let mut connections = Connections::default();
     loop {
-        let next = reader.next_items(&mut items);
-        items.drain(..).for_each(|item| connections.take(item));
-        match next {
+        match reader.next_items(&mut |item| connections.take(item)) {
             Ok(true) if tell(News::Progress("recorded", reader.offset() as f64 / length as f64)) => {}
             Ok(true) => return Ok(None),
             Ok(false) => return Ok(Some(connections)),

@@ -46,14 +46,11 @@ const handlers = {
   },
   [channel.MARKS]: (payload) => {
     const view = new DataView(payload.buffer);
+    // Nearly all records of a frame are of one track.
+    let [of, marks] = [null, null];
     for (let place = 0; place + RECORD <= payload.length; place += RECORD) {
-      const name = owner(view, place);
-      let marks = state.tracks.get(name);
-      if (marks === undefined) {
-        marks = new Marks();
-        state.tracks.set(name, marks);
-        listTracks();
-      }
+      const next = owner(view, place);
+      if (next !== of) [of, marks] = [next, track(next)];
       marks.take(view, place);
     }
   },
@@ -78,6 +75,16 @@ const handlers = {
     say(trouble ? `Ends early: ${trouble}` : state.live ? "Ended" : "Recording", trouble ? "broken" : "ended");
   },
 };
+
+// The marks of a track.
+function track(owner) {
+  const name = `${owner >> 1}/${owner & 1}`;
+  if (!state.tracks.has(name)) {
+    state.tracks.set(name, new Marks());
+    listTracks();
+  }
+  return state.tracks.get(name);
+}
 
 function handle(kind, payload) {
   handlers[kind]?.(payload);
@@ -197,11 +204,13 @@ function summarize(summary) {
 
 const figure = (value) => (Number.isInteger(value) || value > 1e6 ? count(value) : value.toPrecision(4));
 
-// Draws at most ten times a second, and nothing while the page is hidden.
+// Draws at most ten times a second, and nothing while the page is hidden. A recording is read as fast as it
+// comes: then drawing would take time from reading, so it is drawn three times a second.
 let drawn = 0;
 function frame(now) {
   requestAnimationFrame(frame);
-  if (!state.dirty || state.held || now - drawn < 95) return;
+  const kind = document.documentElement.dataset.channel;
+  if (!state.dirty || state.held || now - drawn < (kind === "reading" ? 330 : 95)) return;
   drawn = now;
   state.dirty = false;
   const connection = state.shown;
@@ -212,6 +221,8 @@ function frame(now) {
     charts.show(connection, Number(get("span").value));
   }
   ledger.draw();
+  // For those who wait until the page shows all of a recording.
+  document.documentElement.dataset.drawn = kind;
 }
 
 function themed(dark) {
