@@ -17,7 +17,7 @@ const TRACKS = ["packets sent", "symbols delivered"];
 
 const get = (id) => document.getElementById(id);
 // What the page knows, and what it shows.
-const state = { connections: new Map(), tracks: new Map(), shown: null, track: null, held: false, live: true, dirty: true };
+const state = { connections: new Map(), tracks: new Map(), shown: null, chosen: false, track: null, held: false, live: true, dirty: true };
 const charts = new Charts(get("charts"));
 const ledger = new Ledger();
 const whatIf = new WhatIf();
@@ -102,7 +102,10 @@ function listConnections() {
   const before = list.value;
   list.replaceChildren(...[...state.connections.values()].map(({ id, peer, closed }) => element("option", closed ? `${peer} (closed)` : peer, { value: String(id) })));
   const newest = [...state.connections.keys()].at(-1);
-  list.value = state.connections.has(Number(before)) && before !== "" ? before : String(newest);
+  const old = before === "" ? undefined : state.connections.get(Number(before));
+  // A job that makes one connection after the other is followed, until the user chooses one.
+  const isOver = state.live && !state.chosen && old?.closed;
+  list.value = old === undefined || isOver ? String(newest) : before;
   show();
 }
 
@@ -233,7 +236,10 @@ function themed(dark) {
   state.dirty = true;
 }
 
-get("connection").addEventListener("change", show);
+get("connection").addEventListener("change", () => {
+  state.chosen = true;
+  show();
+});
 get("track").addEventListener("change", () => { ledger.show(state.tracks.get(get("track").value)); });
 get("span").addEventListener("change", () => { state.dirty = true; });
 get("hold").addEventListener("click", () => {
