@@ -1,5 +1,5 @@
-//! Writes the recordings of both ends of a simulated flow: ten minutes of 25 Mbit/s over a link that loses 5 %
-//! in less than a minute. `cargo xtask figures recording --only page` opens them.
+//! Writes the recordings of both ends of a simulated flow: ten minutes of 25 Mbit/s over a link that loses
+//! 5 %, in less than a minute. `cargo xtask figures recording --only load` opens them.
 //!
 //!     cargo run --release -p tidewire-cli --example long_recording -- NEAR FAR [SECONDS]
 

@@ -40,7 +40,7 @@ pub use gather::{Gather, NoReplay};
 pub const NEAR: Duration = Duration::from_millis(100);
 /// Time for what is still missing when the recorded writes end. Chosen: the idle timeout.
 const AFTERWARDS: Duration = Duration::from_secs(30);
-/// A replay asks whether to go on after this much of the flow's time. Chosen: a few milliseconds of computing.
+/// A replay asks whether to go on after this much of the flow's time. Chosen: a few milliseconds of work.
 const TOLD: Duration = Duration::from_millis(100);
 /// Source of the randomness of endpoints and bytes, and of the fates of packets that were not recorded.
 const SEED: u64 = 20;
