@@ -123,13 +123,15 @@ impl fmt::Display for Text<'_> {
             )?;
             self.costs(f)?;
         }
-        for (name, size) in self.sizes {
+        for (index, (name, size)) in self.sizes.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
             writeln!(f, "{}\n", about(name))?;
             heading(f, &["recording of", "MB", "s to open"])?;
             for (end, [megabytes, seconds]) in ["the sender", "the receiver"].into_iter().zip(sizes(size)) {
                 writeln!(f, "| {end} | {megabytes} | {seconds} |")?;
             }
-            writeln!(f)?;
         }
         let failures = self.costs.iter().flat_map(|costs| costs.failures().map(|failure| (costs.row.name, failure)));
         let failures =
