@@ -6,6 +6,8 @@ mod schema;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -174,6 +176,16 @@ fn an_interrupted_receiver_leaves_no_part_and_the_sender_hears_of_it() {
     drop(link);
 }
 
+/// All that the page of a dashboard is told, as text where it is text.
+fn channel_of(url: &str) -> String {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut tcp = TcpStream::connect(host).unwrap();
+    write!(tcp, "GET /{path}stream HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    tcp.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 #[test]
 fn the_demo_measures_three_runs_of_each_part_and_draws_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,10 +193,20 @@ fn the_demo_measures_three_runs_of_each_part_and_draws_them() {
     let mut content = vec![0; 3_000_000];
     blake3::Hasher::new().update(b"demo").finalize_xof().fill(&mut content);
     fs::write(&file, content).unwrap();
-    let arguments = ["demo", file.to_str().unwrap(), "--svg", svg.to_str().unwrap(), "--json"];
-    let output = tidewire(&arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = schema::lines(&output.stdout);
+    let arguments = ["demo", file.to_str().unwrap(), "--svg", svg.to_str().unwrap(), "--json", "--dashboard"];
+    let mut demo = Running::start(&arguments);
+    let url = demo.wait_for("dashboard")["url"].as_str().unwrap().to_owned();
+    let page = std::thread::spawn(move || channel_of(&url));
+    let (code, lines) = demo.end();
+    assert_eq!(code, Some(0), "{lines:?}");
+    // Who watches sees both ends of each run.
+    let page = page.join().unwrap();
+    for way in ["to", "from"] {
+        let told = format!("\"peer\":\"{way} 127.0.0.1:");
+        let opened =
+            page.split(&told).skip(1).filter(|rest| rest.split('}').next().unwrap().ends_with("\"closed\":null"));
+        assert_eq!(opened.count(), 6, "{way}");
+    }
     let runs: Vec<_> = lines.iter().filter(|line| line["event"] == "run").collect();
     let profiles: Vec<_> = runs.iter().filter_map(|run| run["profile"].as_str()).collect();
     assert_eq!(profiles, ["arq", "block:32,8", "stream", "arq", "block:32,8", "stream"]);

@@ -60,7 +60,7 @@ impl<F> Measured<F> {
 }
 
 /// The median of `values`; NaN if there are none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match (values.len(), values.len() / 2) {

@@ -97,7 +97,8 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 /// Measures and prints the report. Returns whether all goals hold.
 fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, String> {
-    context.run("cargo build --release --package tidewire-cli")?;
+    // The example writes recordings for `figures recording`.
+    context.run("cargo build --release --package tidewire-cli --bins --example long_recording")?;
     let binary = context.target.join("release").join(format!("tidewire{}", std::env::consts::EXE_SUFFIX));
     let machine = Machine::look(context);
     println!("{machine}");

@@ -108,7 +108,7 @@ pub const HELP: &str = "\
 cargo xtask figures [OPTIONS]           goodput of whole files: the README's figures
 cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
 cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
-cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, and the size of a recording
+cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, a recording's size and page
 
 Measures with real processes on this machine, through `tidewire lab link`, and compares the figures with the goals. Close
 all other programs first. The four take ten, eight, seven and fifteen minutes.

@@ -72,6 +72,10 @@ pub struct Hello<'a> {
     pub title: &'a str,
     /// Whether the job is running; false for a recording.
     pub live: bool,
+    /// The names of the recordings, which can be replayed. A job has none.
+    pub recordings: &'a [&'a str],
+    /// Examples of profiles for a replay.
+    pub profiles: &'a [&'a str],
 }
 
 /// A connection.

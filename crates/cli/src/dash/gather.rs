@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidewire::TraceEvent;
+use tidewire_proto::connection::Side;
 
 use super::channel::{self, Delays, Kind, Note, Opened};
 use super::marks::Track;
@@ -32,6 +33,8 @@ struct Watched {
     id: u16,
     /// Stands before the address.
     prefix: String,
+    /// `to` where this end opened the connection, `from` where the peer did.
+    way: &'static str,
     peer: String,
     closed: Option<String>,
     meter: Meter,
@@ -39,7 +42,7 @@ struct Watched {
 
 impl Watched {
     fn opened(&self, to: &mut Vec<u8>) {
-        let peer = format!("{}{}", self.prefix, self.peer);
+        let peer = format!("{}{} {}", self.prefix, self.way, self.peer);
         let opened = Opened { id: self.id, peer: &peer, closed: self.closed.as_deref() };
         channel::json(Kind::Connection, &opened, to);
     }
@@ -75,7 +78,12 @@ impl Gatherer {
     pub fn take(&mut self, observed: &Observed, to: &mut Vec<u8>) {
         let Some(watched) = self.watched((observed.endpoint, observed.connection.0), &observed.event) else { return };
         match &observed.event {
-            TraceEvent::Connected { remote, .. } | TraceEvent::Moved { remote } => {
+            TraceEvent::Connected { remote, side } => {
+                watched.way = if *side == Side::Initiator { "to" } else { "from" };
+                watched.peer = remote.to_string();
+                watched.opened(to);
+            }
+            TraceEvent::Moved { remote } => {
                 watched.peer = remote.to_string();
                 watched.opened(to);
             }
@@ -106,9 +114,9 @@ impl Gatherer {
                 self.connections.remove(&ended);
             }
             // The address follows with the event that the handshake is complete.
-            let peer = "connecting".to_owned();
+            let (way, peer) = ("connecting", String::new());
             let prefix = self.prefix.clone();
-            let watched = Watched { id: self.next_id, prefix, peer, closed: None, meter: Meter::default() };
+            let watched = Watched { id: self.next_id, prefix, way, peer, closed: None, meter: Meter::default() };
             self.next_id = self.next_id.wrapping_add(1);
             self.connections.insert(key, watched);
         }

@@ -13,6 +13,7 @@ mod meter;
 mod page;
 mod recorded;
 mod server;
+mod what_if;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use self::channel::{Hello, Kind};
 use self::gather::Gatherer;
 use self::hub::Hub;
 use self::recorded::Recorded;
-pub use self::recorded::{Events, Recording};
+pub use self::recorded::{Each, Recording};
 pub use self::server::Serving;
 use self::server::{Frames, Port, Source};
 use crate::exit::Failure;
@@ -60,7 +61,7 @@ pub fn watch(address: SocketAddr, verb: &str, console: &Console) -> Result<Box<d
     let port = Port::take(address)?;
     let url = port.url();
     let mut hello = Vec::new();
-    channel::json(Kind::Hello, &Hello { title: verb, live: true }, &mut hello);
+    channel::json(Kind::Hello, &Hello { title: verb, live: true, recordings: &[], profiles: &[] }, &mut hello);
     let gatherer = Mutex::new(Gatherer::new(0, String::new(), Duration::ZERO));
     let live = Arc::new(Live { gatherer, hub: Hub::new(hello) });
     let serving = port.serve(Arc::<Live>::clone(&live))?;

@@ -6,16 +6,19 @@
 //! the damage.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use tidewire::Profile;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::channel::{self, Hello, Kind};
 use super::gather::Gatherer;
 use super::hub::MOST_PAGES;
 use super::server::{Frames, Source};
+use super::what_if::Replays;
 use crate::watch::Observed;
 
 /// Most pieces that wait for a page.
@@ -25,32 +28,37 @@ const PIECE: usize = 256 << 10;
 /// How long a mark waits for its fate. Chosen: a packet whose fate takes longer is told twice.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// The events of one recording, in their order. The last item may be the reason why there are no more.
-pub type Events = Box<dyn Iterator<Item = Result<Observed, String>>>;
+/// Takes an event, and returns whether to go on.
+pub type Each<'a> = dyn FnMut(&Observed) -> bool + 'a;
 
 /// A recording that can be read again and again.
 pub trait Recording: fmt::Debug + Send + Sync {
     /// Its name, as the user wrote it.
     fn name(&self) -> &str;
 
-    /// Begins to read.
+    /// Where it is.
+    fn path(&self) -> &Path;
+
+    /// Passes the events to `each`, in their order, until it returns false.
     ///
     /// # Errors
-    /// The file cannot be opened, or is no recording.
-    fn events(&self) -> Result<Events, String>;
+    /// Why no events came, or no more of them.
+    fn read(&self, each: &mut Each<'_>) -> Result<(), String>;
 }
 
 /// One or more recordings.
 #[derive(Debug)]
 pub struct Recorded {
     recordings: Arc<[Box<dyn Recording>]>,
+    replays: Replays,
     presence: Arc<()>,
 }
 
 impl Recorded {
     /// Shows `recordings` one beside the other.
     pub fn new(recordings: Vec<Box<dyn Recording>>) -> Self {
-        Self { recordings: recordings.into(), presence: Arc::default() }
+        let replays = Replays::new(recordings.iter().map(|recording| recording.path().to_owned()).collect());
+        Self { recordings: recordings.into(), replays, presence: Arc::default() }
     }
 }
 
@@ -64,6 +72,10 @@ impl Source for Recorded {
         // A page that is gone has dropped its end of the queue, and the thread ends.
         std::thread::spawn(move || drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() })));
         Some(Frames::new(waiting, Arc::clone(&self.presence)))
+    }
+
+    fn replays(&self) -> Option<&Replays> {
+        Some(&self.replays)
     }
 }
 
@@ -90,15 +102,14 @@ impl Teller {
 /// Tells a page everything.
 fn tell(recordings: &[Box<dyn Recording>], to: &mut Teller) -> Result<(), Gone> {
     let names: Vec<&str> = recordings.iter().map(|recording| recording.name()).collect();
-    channel::json(Kind::Hello, &Hello { title: &names.join(", "), live: false }, &mut to.frames);
+    let profiles: Vec<&str> = Profile::NAMED.iter().map(|named| named.example).collect();
+    let hello = Hello { title: &names.join(", "), live: false, recordings: &names, profiles: &profiles };
+    channel::json(Kind::Hello, &hello, &mut to.frames);
     let (mut first_id, mut troubles) = (0, Vec::new());
     for recording in recordings {
         let prefix = if recordings.len() > 1 { format!("{}: ", recording.name()) } else { String::new() };
         let mut gatherer = Gatherer::new(first_id, prefix, HOLD);
-        match recording.events() {
-            Ok(events) => troubles.extend(tell_events(events, &mut gatherer, to)?),
-            Err(trouble) => troubles.push(trouble),
-        }
+        troubles.extend(tell_events(recording.as_ref(), &mut gatherer, to)?);
         first_id = gatherer.next_id();
     }
     channel::frame(Kind::End, troubles.join("; ").as_bytes(), &mut to.frames);
@@ -106,28 +117,23 @@ fn tell(recordings: &[Box<dyn Recording>], to: &mut Teller) -> Result<(), Gone> 
 }
 
 /// Tells a page the events of one recording. Returns why they ended early, if they did.
-fn tell_events(events: Events, gatherer: &mut Gatherer, to: &mut Teller) -> Result<Option<String>, Gone> {
+fn tell_events(recording: &dyn Recording, gatherer: &mut Gatherer, to: &mut Teller) -> Result<Option<String>, Gone> {
     let (mut now, mut marks) = (Duration::ZERO, Vec::new());
-    let mut trouble = None;
-    for event in events {
-        let observed = match event {
-            Ok(observed) => observed,
-            Err(reason) => {
-                trouble = Some(reason);
-                break;
-            }
-        };
+    let mut told = Ok(());
+    let read = recording.read(&mut |observed| {
         now = now.max(observed.at);
         if gatherer.step(now, &mut to.frames, &mut marks) {
             to.frames.append(&mut marks);
-            to.flush(false)?;
+            told = to.flush(false);
         }
-        gatherer.take(&observed, &mut to.frames);
-    }
+        gatherer.take(observed, &mut to.frames);
+        told.is_ok()
+    });
+    told?;
     gatherer.finish(now, &mut to.frames, &mut marks);
     to.frames.append(&mut marks);
     to.flush(false)?;
-    Ok(trouble)
+    Ok(read.err())
 }
 
 #[cfg(test)]
@@ -144,13 +150,17 @@ mod tests {
             "kept.twr"
         }
 
-        fn events(&self) -> Result<Events, String> {
-            let lost = |number: u64| {
+        fn path(&self) -> &Path {
+            Path::new(self.name())
+        }
+
+        fn read(&self, each: &mut Each<'_>) -> Result<(), String> {
+            for number in 0..5 {
                 let event = TraceEvent::PacketLost { number };
                 let at = Duration::from_millis(50 * number);
-                Ok(Observed { at, endpoint: 0, connection: ConnectionHandle(0), event })
-            };
-            Ok(Box::new((0..5).map(lost).chain([Err("damaged at byte 77".to_owned())])))
+                assert!(each(&Observed { at, endpoint: 0, connection: ConnectionHandle(0), event }));
+            }
+            Err("damaged at byte 77".to_owned())
         }
     }
 

@@ -13,17 +13,18 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use futures_core::Stream;
 use tokio::sync::{mpsc, oneshot};
 
 use super::gate::Gate;
 use super::page;
+use super::what_if::{MOST_ASKED, Refusal, Replays};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Bytes of a token. Chosen: nobody guesses 128 bits.
@@ -33,6 +34,11 @@ const TOKEN_BYTES: usize = 16;
 pub trait Source: Debug + Send + Sync {
     /// The frames for a page that opens now. `None` if there are too many pages.
     fn open(&self) -> Option<Frames>;
+
+    /// What runs recorded flows again. A job has none.
+    fn replays(&self) -> Option<&Replays> {
+        None
+    }
 }
 
 /// A port that waits, and the token of its address.
@@ -126,6 +132,7 @@ fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/{token}/", get(|| async { page::answer("index.html") }))
         .route("/{token}/stream", get(stream))
+        .route("/{token}/replay", post(replay).layer(DefaultBodyLimit::max(MOST_ASKED)))
         .route("/{token}/{*path}", get(|Path((_, path)): Path<(String, String)>| async move { page::answer(&path) }))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guard))
         .with_state(site)
@@ -136,7 +143,7 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     let first = request.uri().path().split('/').nth(1).unwrap_or_default();
     let mut response = if !is_own(request.headers()) {
         StatusCode::FORBIDDEN.into_response()
-    } else if blake3::hash(first.as_bytes()) != site.token || !matches!(*request.method(), Method::GET | Method::HEAD) {
+    } else if blake3::hash(first.as_bytes()) != site.token || !is_known(&request) {
         StatusCode::NOT_FOUND.into_response()
     } else {
         next.run(request).await
@@ -146,6 +153,16 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Whether a request only reads, or asks for a replay.
+fn is_known(request: &Request) -> bool {
+    let path = request.uri().path();
+    match *request.method() {
+        Method::GET | Method::HEAD => true,
+        Method::POST => path.split('/').skip(2).eq(["replay"]),
+        _ => false,
+    }
 }
 
 /// Whether the user or our own page made a request. A page of another site can make the browser ask us under
@@ -176,6 +193,16 @@ async fn stream(State(site): State<Arc<Site>>) -> Response {
             ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response()
         }
         None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+/// Runs a recorded flow again. The answer tells its progress and its rows line by line.
+async fn replay(State(site): State<Arc<Site>>, asked: Bytes) -> Response {
+    match site.source.replays().map(|replays| replays.start(&asked)) {
+        Some(Ok(lines)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response(),
+        Some(Err(Refusal::Wrong(sentence))) => (StatusCode::BAD_REQUEST, sentence).into_response(),
+        Some(Err(Refusal::Busy)) => (StatusCode::SERVICE_UNAVAILABLE, Refusal::BUSY).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Recordings: files of what connections did, packet by packet (docs/recording.md).
 //!
-//! `watch` writes them with [`Writer`] while a job runs. [`Reader`] reads them, after the job or while it
-//! runs; no verb uses it yet. Invariant: whatever a file holds, reading it ends with entries or with an error
-//! that names the place; it neither panics nor holds more than two blocks in memory.
+//! `watch` writes them with [`Writer`] while a job runs. `dash` and `what_if` read them with [`Reader`],
+//! after the job or while it runs. Invariant: whatever a file holds, reading it ends with entries or with an
+//! error that names the place; it neither panics nor holds more than two blocks in memory.
 
 mod axes;
 mod block;

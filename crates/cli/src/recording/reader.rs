@@ -119,12 +119,17 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
-    /// Appends the items of the next block to `items`. Returns whether there was one: `false` at the end.
+    /// Bytes of the file that were read.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Passes the items of the next block to `each`. Returns whether there was one: `false` at the end.
     ///
     /// # Errors
     /// The rest of the file cannot be read. Items of the damaged block that came before the damage were
-    /// appended.
-    pub fn next_items(&mut self, items: &mut Vec<Item>) -> Result<bool, ReadError> {
+    /// passed.
+    pub fn next_items(&mut self, each: &mut dyn FnMut(&Item)) -> Result<bool, ReadError> {
         if self.is_over {
             return Ok(false);
         }
@@ -136,7 +141,7 @@ impl<R: Read> Reader<R> {
         match kind {
             Kind::Events => {
                 let mut decoder = Decoder::new(&body);
-                take_items(&mut decoder, items).map_err(|what| ReadError::Corrupt {
+                take_items(&mut decoder, each).map_err(|what| ReadError::Corrupt {
                     offset,
                     within: body.len() - decoder.remaining(),
                     what,
@@ -155,7 +160,7 @@ impl<R: Read> Reader<R> {
     pub fn read_all(&mut self) -> (Vec<Item>, Option<ReadError>) {
         let mut items = Vec::new();
         loop {
-            match self.next_items(&mut items) {
+            match self.next_items(&mut |item| items.push(item.clone())) {
                 Ok(true) => {}
                 Ok(false) => return (items, None),
                 Err(error) => return (items, Some(error)),
@@ -164,8 +169,9 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads the entries of a block.
-fn take_items(decoder: &mut Decoder<'_>, items: &mut Vec<Item>) -> Result<(), Corrupt> {
+/// Reads the entries of a block. They are passed on where they are made: an entry is long, and there are
+/// millions of them.
+fn take_items(decoder: &mut Decoder<'_>, each: &mut dyn FnMut(&Item)) -> Result<(), Corrupt> {
     let mut micros = 0;
     decoder.number(&mut micros)?;
     let (mut endpoint, mut connection) = (0, ConnectionHandle(0));
@@ -184,11 +190,11 @@ fn take_items(decoder: &mut Decoder<'_>, items: &mut Vec<Item>) -> Result<(), Co
             1 => {
                 let mut events = 0;
                 decoder.number(&mut events)?;
-                items.push(Item::Missed { at, events });
+                each(&Item::Missed { at, events });
             }
             _ => {
                 let event = event::take(decoder, tag)?;
-                items.push(Item::Event(Entry { at, endpoint, connection, event }));
+                each(&Item::Event(Entry { at, endpoint, connection, event }));
             }
         }
     }

@@ -2,19 +2,17 @@
 //!
 //! Each page reads the files anew. Invariant: a file is read block by block, so memory does not grow with it.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::dash::{self, Events, Recording};
+use crate::dash::{self, Each, Recording};
 use crate::exit::{Exit, Failure};
 use crate::options::Output;
 use crate::recording::{Item, Reader};
 use crate::report::Console;
 use crate::session::{self, unless_interrupted};
-use crate::watch::Observed;
 
 /// Arguments of `dash`.
 #[derive(Debug, clap::Args)]
@@ -55,53 +53,30 @@ impl Recording for Kept {
         &self.name
     }
 
-    fn events(&self) -> Result<Events, String> {
-        let reader = open(&self.path)?;
-        Ok(Box::new(Entries {
-            reader,
-            name: self.name.clone(),
-            waiting: VecDeque::new(),
-            items: Vec::new(),
-            ended: false,
-            trouble: None,
-        }))
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&self, each: &mut Each<'_>) -> Result<(), String> {
+        let mut reader = open(&self.path)?;
+        let mut goes_on = true;
+        while goes_on {
+            let mut take = |item: &Item| {
+                if let (true, Item::Event(entry)) = (goes_on, item) {
+                    goes_on = each(entry);
+                }
+            };
+            match reader.next_items(&mut take) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Err(format!("{}: {error}", self.name)),
+            }
+        }
+        Ok(())
     }
 }
 
 fn open(path: &Path) -> Result<Reader<BufReader<File>>, String> {
     let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
     Reader::open(BufReader::new(file)).map_err(|error| format!("cannot show {}: {error}", path.display()))
-}
-
-/// The events of a file.
-struct Entries {
-    reader: Reader<BufReader<File>>,
-    name: String,
-    waiting: VecDeque<Observed>,
-    items: Vec<Item>,
-    ended: bool,
-    /// Why the file ends early, to be told after the events before.
-    trouble: Option<String>,
-}
-
-impl Iterator for Entries {
-    type Item = Result<Observed, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.waiting.is_empty() && !self.ended {
-            match self.reader.next_items(&mut self.items) {
-                Ok(more) => self.ended = !more,
-                Err(error) => {
-                    self.ended = true;
-                    self.trouble = Some(format!("{}: {error}", self.name));
-                }
-            }
-            let events = self.items.drain(..).filter_map(|item| match item {
-                Item::Event(entry) => Some(entry),
-                _ => None,
-            });
-            self.waiting.extend(events);
-        }
-        self.waiting.pop_front().map(Ok).or_else(|| self.trouble.take().map(Err))
-    }
 }

@@ -52,7 +52,7 @@ impl Browser {
 
     /// The value of a script of the page; of a promise, what it resolves to. An error if the script throws,
     /// or if the page was loaded anew meanwhile.
-    fn evaluate(&mut self, script: &str) -> Result<Value, Value> {
+    pub fn evaluate(&mut self, script: &str) -> Result<Value, Value> {
         let parameters = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", &parameters)?;
         let thrown = answer.get("exceptionDetails").is_some();
@@ -78,6 +78,22 @@ impl Browser {
         let drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => \
                      done(document.documentElement.outerHTML))))";
         self.evaluate(drawn).unwrap().as_str().unwrap().to_owned()
+    }
+
+    /// Types into what has the focus, and then presses Enter.
+    pub fn type_and_enter(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({ "text": text })).unwrap();
+        for kind in ["keyDown", "keyUp"] {
+            let key =
+                json!({ "type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r" });
+            self.call("Input.dispatchKeyEvent", &key).unwrap();
+        }
+    }
+
+    /// Makes the page as wide as a phone.
+    pub fn narrow(&mut self, width: u32) {
+        let metrics = json!({ "width": width, "height": 740, "deviceScaleFactor": 2, "mobile": true });
+        self.call("Emulation.setDeviceMetricsOverride", &metrics).unwrap();
     }
 
     /// Calls a method of the DevTools protocol. Messages end with a zero byte.

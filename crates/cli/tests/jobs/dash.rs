@@ -31,7 +31,7 @@ fn run_client(link: &str, seconds: &str) -> Value {
 }
 
 /// Sends a request and returns the answer, or what came of it until the connection ended.
-fn ask(host: &str, line: &str, headers: &str) -> String {
+pub fn ask(host: &str, line: &str, headers: &str) -> String {
     let mut tcp = TcpStream::connect(host).unwrap();
     let _ = write!(tcp, "{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
     let mut answer = Vec::new();
@@ -39,7 +39,7 @@ fn ask(host: &str, line: &str, headers: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn status(answer: &str) -> &str {
+pub fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
@@ -233,6 +233,9 @@ fn a_browser_shows_the_figures_of_the_summary() {
     let mut browser = Browser::open(&format!("http://{host}{path}"));
     // The summary comes behind all packets so far.
     browser.wait_until("document.body.textContent.includes('wire_bytes')");
+    // A recording can be replayed, a job that runs cannot.
+    browser.wait_until("document.getElementById('what-if-form').hidden && !document.getElementById('what-if').hidden");
+    assert_eq!(status(&ask(&host, &format!("POST {path}replay"), &format!("Host: {host}\r\n"))), "404");
     // The browser refused nothing of the page, and no script failed.
     assert!(browser.errors.is_empty(), "{:?}", browser.errors);
     server.interrupt();

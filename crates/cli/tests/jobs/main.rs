@@ -24,4 +24,5 @@ mod schema;
 mod single;
 mod socks;
 mod ssh;
+mod what_if;
 mod workers;

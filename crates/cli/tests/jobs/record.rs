@@ -63,19 +63,24 @@ fn both_ends_record_every_packet() {
     assert_eq!(Some(repaired), summary["symbols"]["repaired"].as_u64());
 }
 
-/// Replays a recorded bench with the same choices, and compares the delays with those of its receiver.
-fn replay_of_a_bench(profile: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (near, far, svg) = (path("near.rec"), path("far.rec"), path("replay.svg"));
+/// Runs a bench of so many seconds over a lossy link. Returns the recordings of the sender and the receiver.
+pub fn recorded_bench(folder: &Path, seconds: &str, profile: &[&str]) -> [String; 2] {
+    let [near, far] = ["near.rec", "far.rec"].map(|name| folder.join(name).to_str().unwrap().to_owned());
     let (mut server, direct) = server(&["--once", "--record", &far]);
     let (_proxy, link) = lossy_link(&direct, &LINK);
-    let client = ["bench", "--json", "-c", &link, "-b", "8mbit", "-t", "6", "-l", "1000", "--record", &near];
+    let client = ["bench", "--json", "-c", &link, "-b", "8mbit", "-t", seconds, "-l", "1000", "--record", &near];
     let client = tidewire(&[&client[..], profile].concat()).output().unwrap();
     assert_eq!(client.status.code(), Some(0));
     server.wait_for("summary");
     assert_eq!(server.end().0, Some(0));
+    [near, far]
+}
 
+/// Replays a recorded bench with the same choices, and compares the delays with those of its receiver.
+fn replay_of_a_bench(profile: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let [near, far] = recorded_bench(folder.path(), "6", profile);
+    let svg = folder.path().join("replay.svg").to_str().unwrap().to_owned();
     let replay = tidewire(&["replay", "--json", &near, "--peer", &far, "--svg", &svg]).output().unwrap();
     assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stderr));
     let lines = schema::lines(&replay.stdout);

@@ -40,6 +40,8 @@ pub use gather::{Gather, NoReplay};
 pub const NEAR: Duration = Duration::from_millis(100);
 /// Time for what is still missing when the recorded writes end. Chosen: the idle timeout.
 const AFTERWARDS: Duration = Duration::from_secs(30);
+/// A replay asks whether to go on after this much of the flow's time. Chosen: a few milliseconds of work.
+const TOLD: Duration = Duration::from_millis(100);
 /// Source of the randomness of endpoints and bytes, and of the fates of packets that were not recorded.
 const SEED: u64 = 20;
 
@@ -155,6 +157,20 @@ impl Recorded {
     /// # Errors
     /// The configuration excludes a recorded value.
     pub fn replay(&self, config: &Config) -> Result<Replayed, ConfigError> {
+        let replayed = self.replay_while(config, &mut |_| true)?;
+        Ok(replayed.unwrap_or_else(|| unreachable!("only its caller stops a replay")))
+    }
+
+    /// Does the same as [`Self::replay`] as long as `go_on` returns true. It is told the share of the flow's
+    /// time that is over, at most ten times for each second of it. `None` if it stopped the replay.
+    ///
+    /// # Errors
+    /// The configuration excludes a recorded value.
+    pub fn replay_while(
+        &self,
+        config: &Config,
+        go_on: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Option<Replayed>, ConfigError> {
         let sized = |config: &Config| config.to_builder().max_datagram(self.largest);
         let near = sized(config).asks_peer(false).follows_peer(false).rate_control(budget::control()).build()?;
         let contents = Arc::<channel::Contents>::default();
@@ -165,16 +181,16 @@ impl Recorded {
             Trial { near: near.with_trace(contents.clone()), far: sized(&Config::default()).build()?, limit, ..trial };
         budget::follow(&self.allowed);
         let mut run = trial.start_open();
-        let lost = self.drive(&mut run, limit, contents);
+        let Some(lost) = self.drive(&mut run, limit, contents, go_on) else { return Ok(None) };
         let (near, far) = (run.stats(End::Near), run.stats(End::Far));
-        Ok(Replayed {
+        Ok(Some(Replayed {
             delay: far.delay,
             app_bytes: run.load.read(),
             wire_bytes: near.bytes.wire_sent,
             symbols: far.symbols,
             loss: lost as f64 / near.packets.sent.max(1) as f64,
             done: run.load.is_done(),
-        })
+        }))
     }
 
     /// The writes as a flow. Writes that are closer than a part of a millisecond become one, if there are
@@ -206,13 +222,27 @@ impl Recorded {
     }
 
     /// Moves datagrams between the two ends until the flow is over. Returns the number of packets of the near
-    /// end that were lost.
-    fn drive(&self, run: &mut Run, limit: Duration, contents: Arc<channel::Contents>) -> u64 {
+    /// end that were lost. `None` if `go_on` stopped it.
+    fn drive(
+        &self,
+        run: &mut Run,
+        limit: Duration,
+        contents: Arc<channel::Contents>,
+        go_on: &mut dyn FnMut(f64) -> bool,
+    ) -> Option<u64> {
         let mut channel = channel::Channel::new(self, contents, SEED);
-        let until = run.began() + limit;
+        let (until, length) = (run.began() + limit, self.length().max(TOLD));
+        let mut told = run.began();
         loop {
             let next = [run.pair.next_moment(), channel.poll_timeout()].into_iter().flatten().min();
             let Some(now) = next.filter(|&now| now <= until && !Load::is_over(&run.load)) else { break };
+            if now >= told + TOLD {
+                told = now;
+                let share = now.since(run.began()).as_secs_f64() / length.as_secs_f64();
+                if !go_on(share.min(1.0)) {
+                    return None;
+                }
+            }
             let link = run.pair.link_mut();
             channel.deliver(now, link);
             run.until(now);
@@ -224,7 +254,7 @@ impl Recorded {
             let since = began.map(|began| now.since(began));
             channel.collect(now, since, run.pair.link_mut());
         }
-        channel.lost()
+        Some(channel.lost())
     }
 }
 

@@ -133,6 +133,28 @@ fn other_choices_give_other_delays() {
 }
 
 #[test]
+fn a_replay_tells_how_far_it_is_and_can_be_stopped() {
+    let (recorded, _) = run(Flow::paced(End::Near, 3_000_000, 1_500_000), ARQ, &[BURSTS], 7);
+    let config = Recorded::config(&recorded.choices).unwrap();
+    let mut shares = Vec::new();
+    let mut tell = |share| {
+        shares.push(share);
+        true
+    };
+    assert!(recorded.replay_while(&config, &mut tell).unwrap().unwrap().done);
+    // Two seconds of writes, and what follows.
+    assert!((15..40).contains(&shares.len()) && shares.is_sorted(), "{shares:?}");
+    assert!(shares[0] < 0.2 && *shares.last().unwrap() <= 1.0, "{shares:?}");
+    let mut left = 3;
+    let mut stop = |_| {
+        left -= 1;
+        left > 0
+    };
+    assert!(recorded.replay_while(&config, &mut stop).unwrap().is_none());
+    assert_eq!(left, 0);
+}
+
+#[test]
 fn a_recording_without_a_flow_says_why_it_cannot_be_replayed() {
     assert!(matches!(Gather::default().finish(), Err(NoReplay::NoConnection)));
     let recorder = Arc::<Recorder>::default();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Whether the page has drawn after the end of the recording: the state says so, and a frame passed.
+/// Whether the page has drawn after the end of the recording.
 const IS_READ: &str = "new Promise(done => requestAnimationFrame(() => \
-                       done(['ended', 'broken'].includes(document.getElementById('state')?.dataset.kind))))";
+                       done(['ended', 'broken'].includes(document.documentElement?.dataset.drawn))))";
 /// How often the page is asked.
 const ASK: Duration = Duration::from_millis(20);
 

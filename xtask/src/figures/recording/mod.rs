@@ -10,6 +10,8 @@ mod run;
 
 use super::measured::{Measured, Seeds};
 use super::{Report, Session, Subject};
+use std::path::Path;
+
 use report::Text;
 use run::{Figures, Size};
 
@@ -20,7 +22,7 @@ pub const SUBJECT: Subject = Subject {
     options: &["--seconds"],
     // Start-up takes the first three.
     seconds: 12,
-    rows: || ROWS.iter().map(|row| row.name.into()).chain([SIZE.into()]).collect(),
+    rows: || ROWS.iter().map(|row| row.name.into()).chain([SIZE.into(), PAGE.into()]).collect(),
     measure,
 };
 
@@ -35,8 +37,10 @@ pub struct Row {
 /// shows.
 pub const ROWS: [Row; 2] =
     [Row { name: "full load", bitrate: None }, Row { name: "half load", bitrate: Some("50mbit") }];
-/// The name of the row that measures a file.
-pub const SIZE: &str = "size and page";
+/// The name of the row that measures the files of a job of ten minutes.
+pub const SIZE: &str = "size of ten minutes";
+/// The name of the row that measures the files of a simulated flow of as long, in a minute.
+pub const PAGE: &str = "page load";
 
 /// Runs of a row without and with the two options.
 pub struct Costs {
@@ -55,7 +59,11 @@ fn measure(session: &Session<'_>) -> Result<Report, String> {
         };
         costs.push(Costs { row, off: of(row.name, false), on: of("  watched", true) });
     }
-    let size = options.wants(SIZE).then(|| Measured::of(SIZE, (1, Seeds::InTurn), |_| run::size(binary), Size::line));
-    let text = Text { session, costs: &costs, size: size.as_ref() };
+    let once = |name: &'static str, run: fn(&Path) -> Result<Size, String>| {
+        let is_wanted = options.wants(name);
+        is_wanted.then(|| (name, Measured::of(name, (1, Seeds::InTurn), |_| run(binary), Size::line)))
+    };
+    let sizes: Vec<_> = [once(SIZE, run::size), once(PAGE, run::page)].into_iter().flatten().collect();
+    let text = Text { session, costs: &costs, sizes: &sizes };
     Ok(Report { text: text.to_string(), holds: text.missed() == 0 })
 }

@@ -7,7 +7,7 @@ use super::super::goal::{Figure, Goal, ending, heading};
 use super::super::measured::Measured;
 use super::super::options::Options;
 use super::run::{Figures, Size};
-use super::{Costs, SIZE};
+use super::{Costs, PAGE};
 
 /// Goodput with both options, in percent of the goodput without them.
 const GOODPUT: Goal = Goal::AtLeast(98.0);
@@ -23,7 +23,8 @@ const OPEN_SECONDS: Goal = Goal::AtMost(3.0);
 pub struct Text<'a> {
     pub session: &'a Session<'a>,
     pub costs: &'a [Costs],
-    pub size: Option<&'a Measured<Size>>,
+    /// Rows that measure files, with their names.
+    pub sizes: &'a [(&'static str, Measured<Size>)],
 }
 
 impl Costs {
@@ -55,6 +56,17 @@ fn sizes(size: &Measured<Size>) -> [[Figure; 2]; 2] {
     })
 }
 
+/// What a row of files measures.
+fn about(name: &str) -> String {
+    let flow = match name {
+        PAGE => "A simulated flow of 25 Mbit/s over a link of 50 Mbit/s, 40 ms and 5 % loss for ten minutes",
+        _ => "25 Mbit/s over a link of 50 Mbit/s, 40 ms and 5 % loss for ten minutes",
+    };
+    format!(
+        "{flow}: the size, and the time until the page in headless\nChromium has read the recording and drawn, the median of five."
+    )
+}
+
 impl Text<'_> {
     /// Number of rows that miss a goal or had a failed run.
     pub fn missed(&self) -> usize {
@@ -62,9 +74,11 @@ impl Text<'_> {
             .costs
             .iter()
             .filter(|costs| !costs.figures().iter().all(Figure::holds) || costs.failures().next().is_some());
-        let sizes =
-            self.size.filter(|size| !sizes(size).iter().flatten().all(Figure::holds) || !size.failures.is_empty());
-        costs.count() + usize::from(sizes.is_some())
+        let sizes = self
+            .sizes
+            .iter()
+            .filter(|(_, size)| !sizes(size).iter().flatten().all(Figure::holds) || !size.failures.is_empty());
+        costs.count() + sizes.count()
     }
 
     fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,19 +123,19 @@ impl fmt::Display for Text<'_> {
             )?;
             self.costs(f)?;
         }
-        if let Some(size) = self.size {
-            writeln!(
-                f,
-                "25 Mbit/s over a link of 50 Mbit/s, 40 ms and 5 % loss for ten minutes: the size, and the time until the page in headless\n\
-                 Chromium has read the recording and drawn.\n"
-            )?;
+        for (index, (name, size)) in self.sizes.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "{}\n", about(name))?;
             heading(f, &["recording of", "MB", "s to open"])?;
             for (end, [megabytes, seconds]) in ["the sender", "the receiver"].into_iter().zip(sizes(size)) {
                 writeln!(f, "| {end} | {megabytes} | {seconds} |")?;
             }
         }
         let failures = self.costs.iter().flat_map(|costs| costs.failures().map(|failure| (costs.row.name, failure)));
-        let failures = failures.chain(self.size.iter().flat_map(|size| size.failures.iter().map(|one| (SIZE, one))));
+        let failures =
+            failures.chain(self.sizes.iter().flat_map(|(name, size)| size.failures.iter().map(|one| (*name, one))));
         ending(f, failures, self.missed())
     }
 }
@@ -141,7 +155,7 @@ mod tests {
         let missed = |on: Figures, size: Size| {
             let off = Figures { goodput: 80.0, delay: [1.0, 5.0], processor: [20.0, 30.0] };
             let costs = [Costs { row: &ROWS[0], off: runs(off), on: runs(on) }];
-            Text { session: &session, costs: &costs, size: Some(&runs_of(size)) }.missed()
+            Text { session: &session, costs: &costs, sizes: &[(PAGE, runs_of(size))] }.missed()
         };
         let on = Figures { goodput: 78.5, delay: [1.0, 5.9], processor: [22.0, 33.0] };
         let size = Size { megabytes: [15.0, 60.0], open_seconds: [2.0, 3.0] };

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::super::emulator::Emulator;
+use super::super::measured::median;
 use super::super::process::{Line, Process};
 use super::{Row, browser};
 
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Length in seconds of the recording whose size is measured. The goals are stated for ten minutes, and the
 /// time to open a file does not grow in proportion.
 const RECORDED: u64 = 600;
+/// How often a page is opened. The figure is the median.
+const OPENINGS: usize = 5;
 
 /// What one run measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +46,7 @@ impl Figures {
 pub struct Size {
     /// Megabytes of the files of the sending and the receiving end.
     pub megabytes: [f64; 2],
-    /// Seconds until the page had read all of each, from when it was asked for.
+    /// Seconds until the page had read all of each and drawn, from when it was asked for.
     pub open_seconds: [f64; 2],
 }
 
@@ -94,6 +97,24 @@ pub fn size(binary: &Path) -> Result<Size, String> {
     let recorded = files.clone().map(|file| vec!["--record".to_owned(), file]);
     let link = ["--rate", "50mbit", "--rtt", "40ms", "--loss", "5%"].map(String::from);
     bench(Some("25mbit"), &link, RECORDED, recorded, binary)?;
+    look(&files, binary)
+}
+
+/// The same for the recordings of a simulated flow: an example of the command writes them in some seconds.
+pub fn page(binary: &Path) -> Result<Size, String> {
+    let folder = Folder::new(0)?;
+    let files = ["near.rec", "far.rec"].map(|name| folder.file(name));
+    let example = binary.with_file_name("examples").join("long_recording");
+    let written = Command::new(&example).args(&files).arg(RECORDED.to_string()).status();
+    match written {
+        Ok(status) if status.success() => look(&files, binary),
+        Ok(status) => Err(format!("{} ended with {status}", example.display())),
+        Err(error) => Err(format!("cannot start {}: {error}", example.display())),
+    }
+}
+
+/// Measures the files of both ends.
+fn look(files: &[String; 2], binary: &Path) -> Result<Size, String> {
     let (mut megabytes, mut open_seconds) = ([0.0; 2], [0.0; 2]);
     for (index, file) in files.iter().enumerate() {
         let bytes = std::fs::metadata(file).map_err(|e| format!("{file}: {e}"))?.len();
@@ -103,12 +124,16 @@ pub fn size(binary: &Path) -> Result<Size, String> {
     Ok(Size { megabytes, open_seconds })
 }
 
-/// Seconds until a browser has read all of a recording.
+/// Seconds until a browser has read all of a recording and drawn: the median of [`OPENINGS`].
 fn open(file: &str, binary: &Path) -> Result<f64, String> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut dash = Process::start("dash", Command::new(binary).args(["dash", "--json", file]))?;
-    let url = dash.wait_for("dashboard", deadline)?.text("/url")?.to_owned();
-    browser::seconds_to_end(&url, deadline)
+    let once = |_| {
+        let deadline = Instant::now() + PATIENCE;
+        let mut dash = Process::start("dash", Command::new(binary).args(["dash", "--json", file]))?;
+        let url = dash.wait_for("dashboard", deadline)?.text("/url")?.to_owned();
+        browser::seconds_to_end(&url, deadline)
+    };
+    let seconds: Vec<f64> = (0..OPENINGS).map(once).collect::<Result<_, String>>()?;
+    Ok(median(seconds.into_iter()))
 }
 
 /// Runs `bench` with these options of the sending and the receiving end.

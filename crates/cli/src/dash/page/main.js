@@ -6,6 +6,7 @@ import { Ledger } from "./ledger.js";
 import { Marks, RECORD, owner } from "./marks.js";
 import { Connection } from "./model.js";
 import * as channel from "./stream.js";
+import { WhatIf } from "./what-if.js";
 
 // Connections that the page keeps.
 const MOST_CONNECTIONS = 64;
@@ -16,9 +17,10 @@ const TRACKS = ["packets sent", "symbols delivered"];
 
 const get = (id) => document.getElementById(id);
 // What the page knows, and what it shows.
-const state = { connections: new Map(), tracks: new Map(), shown: null, track: null, held: false, live: true, dirty: true };
+const state = { connections: new Map(), tracks: new Map(), shown: null, chosen: false, track: null, held: false, live: true, dirty: true };
 const charts = new Charts(get("charts"));
 const ledger = new Ledger();
+const whatIf = new WhatIf();
 
 // What a frame of each kind does.
 const handlers = {
@@ -29,6 +31,7 @@ const handlers = {
     document.title = `${hello.title} – Tidewire`;
     say(hello.live ? "Live" : "Reading", hello.live ? "live" : "reading");
     if (!hello.live) get("span").value = "0";
+    whatIf.offer(hello);
   },
   [channel.CONNECTION]: (payload) => {
     const told = channel.json(payload);
@@ -43,14 +46,11 @@ const handlers = {
   },
   [channel.MARKS]: (payload) => {
     const view = new DataView(payload.buffer);
+    // Nearly all records of a frame are of one track.
+    let [of, marks] = [null, null];
     for (let place = 0; place + RECORD <= payload.length; place += RECORD) {
-      const name = owner(view, place);
-      let marks = state.tracks.get(name);
-      if (marks === undefined) {
-        marks = new Marks();
-        state.tracks.set(name, marks);
-        listTracks();
-      }
+      const next = owner(view, place);
+      if (next !== of) [of, marks] = [next, track(next)];
       marks.take(view, place);
     }
   },
@@ -76,6 +76,16 @@ const handlers = {
   },
 };
 
+// The marks of a track.
+function track(owner) {
+  const name = `${owner >> 1}/${owner & 1}`;
+  if (!state.tracks.has(name)) {
+    state.tracks.set(name, new Marks());
+    listTracks();
+  }
+  return state.tracks.get(name);
+}
+
 function handle(kind, payload) {
   handlers[kind]?.(payload);
   state.dirty = true;
@@ -92,7 +102,10 @@ function listConnections() {
   const before = list.value;
   list.replaceChildren(...[...state.connections.values()].map(({ id, peer, closed }) => element("option", closed ? `${peer} (closed)` : peer, { value: String(id) })));
   const newest = [...state.connections.keys()].at(-1);
-  list.value = state.connections.has(Number(before)) && before !== "" ? before : String(newest);
+  const old = before === "" ? undefined : state.connections.get(Number(before));
+  // A job that makes one connection after the other is followed, until the user chooses one.
+  const isOver = state.live && !state.chosen && old?.closed;
+  list.value = old === undefined || isOver ? String(newest) : before;
   show();
 }
 
@@ -194,11 +207,13 @@ function summarize(summary) {
 
 const figure = (value) => (Number.isInteger(value) || value > 1e6 ? count(value) : value.toPrecision(4));
 
-// Draws at most ten times a second, and nothing while the page is hidden.
+// Draws at most ten times a second, and nothing while the page is hidden. A recording is read as fast as it
+// comes: then drawing would take time from reading, so it is drawn three times a second.
 let drawn = 0;
 function frame(now) {
   requestAnimationFrame(frame);
-  if (!state.dirty || state.held || now - drawn < 95) return;
+  const kind = document.documentElement.dataset.channel;
+  if (!state.dirty || state.held || now - drawn < (kind === "reading" ? 330 : 95)) return;
   drawn = now;
   state.dirty = false;
   const connection = state.shown;
@@ -209,6 +224,8 @@ function frame(now) {
     charts.show(connection, Number(get("span").value));
   }
   ledger.draw();
+  // For those who wait until the page shows all of a recording.
+  document.documentElement.dataset.drawn = kind;
 }
 
 function themed(dark) {
@@ -219,7 +236,10 @@ function themed(dark) {
   state.dirty = true;
 }
 
-get("connection").addEventListener("change", show);
+get("connection").addEventListener("change", () => {
+  state.chosen = true;
+  show();
+});
 get("track").addEventListener("change", () => { ledger.show(state.tracks.get(get("track").value)); });
 get("span").addEventListener("change", () => { state.dirty = true; });
 get("hold").addEventListener("click", () => {

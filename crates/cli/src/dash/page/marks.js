@@ -45,9 +45,10 @@ const TYPES = {
   time: Float64Array, number: Uint32Array, symbol: Uint32Array, span: Uint16Array, bytes: Uint16Array, kind: Uint8Array, lane: Uint8Array, fate: Uint8Array, after: Float32Array, by: Uint32Array,
 };
 
-// The connection and the track of the record at `place`.
+// Twice the connection of the record at `place`, and its track: a number, because a text for each record
+// would be garbage.
 export function owner(view, place) {
-  return `${view.getUint16(place + 22, true)}/${view.getUint8(place + 21) >> 7}`;
+  return 2 * view.getUint16(place + 22, true) + (view.getUint8(place + 21) >> 7);
 }
 
 export class Marks {

@@ -24,6 +24,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::report::{Console, Summary, rate};
 use crate::session;
+use crate::watch::WatchArgs;
 
 /// The link: a good LTE connection in a bad place.
 const LINK: [(Direction, &str, &str); 3] = [
@@ -52,6 +53,8 @@ pub struct Args {
     /// Threads that code blocks beside the one that sends and receives, 0 to 64
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     workers: u16,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
 }
@@ -92,19 +95,21 @@ struct Measured {
 /// # Errors
 /// [`Exit::LocalIo`] for a file that cannot be read, [`Exit::Integrity`] when one arrived wrong.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let config = Config::builder().workers(args.workers).build().or_exit(Exit::Usage)?;
+    let (config, _watching) = args.watch.begin("demo", config, &console)?;
     let file = file::Sent::prepare(args.file.as_deref())?;
     console.say(&format!("{LINK_IN_WORDS}; three runs each of two parts"));
     console.say(&format!("1. {}", records::IN_WORDS));
     let mut first = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = records::run(config(value, &args)?).await?;
+        let measured = records::run(with(value, &config)?).await?;
         first.push(report(Part::Records, name, profile, measured, &console));
     }
     show(&first, &args.svg, &records::caption(), &console)?;
     console.say(&format!("2. {} as fast as the link takes it", file.in_words()));
     let mut second = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = file.send(config(value, &args)?, name, &console).await?;
+        let measured = file.send(with(value, &config)?, name, &console).await?;
         second.push(report(Part::File, name, profile, measured, &console));
     }
     show(&second, &beside(&args.svg), &file::caption(), &console)?;
@@ -119,8 +124,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     }
 }
 
-fn config(profile: Profile, args: &Args) -> Result<Config, Failure> {
-    Config::builder().profile(profile).workers(args.workers).build().or_exit(Exit::Usage)
+fn with(profile: Profile, config: &Config) -> Result<Config, Failure> {
+    config.to_builder().profile(profile).build().or_exit(Exit::Usage)
 }
 
 fn report(part: Part, name: &'static str, profile: &'static str, measured: Measured, console: &Console) -> Run {
