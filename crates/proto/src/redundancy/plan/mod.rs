@@ -22,7 +22,7 @@ use crate::path::{LossEstimate, correlation};
 use crate::redundancy::tuning::{
     ASKED, AVERAGED, CLEAN_BOUND, COMPLETE_QUANTILE, COMPLETE_TARGET, DENSE, DRIFT, ENOUGH, EXCESS, FEW, LONG,
     PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
-    TARGET_PER_LOSS, UNKNOWN,
+    TARGET_PER_LOSS, UNKNOWN, UNKNOWN_DEADLINE,
 };
 pub use complete::plan_complete;
 pub use steady::{SteadyPath, steady_share};
@@ -87,7 +87,8 @@ impl Planner {
         let loss = &cx.path.loss;
         if loss.weight < ENOUGH && (loss.rate == 0.0 || loss.weight < FEW) {
             (self.planned.plan, self.seen) = (None, None);
-            return UNKNOWN.min(cx.limits.max_overhead);
+            let has_deadlines = cx.limits.target.is_some() && !cx.flow.in_order;
+            return if has_deadlines { UNKNOWN_DEADLINE } else { UNKNOWN }.min(cx.limits.max_overhead);
         }
         if cx.limits.target.is_none() && (loss.upper < CLEAN_BOUND || self.planned.saturated) {
             (self.planned.plan, self.seen) = (None, None);
