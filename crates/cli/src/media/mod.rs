@@ -8,6 +8,7 @@
 pub mod address;
 pub mod dialer;
 mod feed;
+mod groups;
 mod input;
 mod meeting;
 mod offset;

@@ -171,6 +171,8 @@ pub struct FlowState {
     /// Whether a symbol that is missing holds up the symbols behind it. False for a lane whose messages are
     /// delivered as soon as each is complete.
     pub in_order: bool,
+    /// Whether the peer may lack a symbol that was sent, of a message that the application called important.
+    pub important: bool,
 }
 
 /// What a policy must respect.
@@ -364,6 +366,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             interval: Duration::from_micros(960),
             last: Time::from_millis(1_000),
             in_order: true,
+            important: false,
         },
         limits: CodingLimits {
             max_span: 256,

@@ -76,7 +76,7 @@ impl Player {
             let mut data = vec![self.sent.len() as u8; HEAD + DATAGRAM];
             data[..8].copy_from_slice(&(self.sent.len() as u64).to_be_bytes());
             let lifetime = self.case.latency + connection.stats().rtt.least / 2;
-            let mut message = Some(Outgoing { data, lifetime, delivery: Delivery::AsComplete });
+            let mut message = Some(Outgoing { data, lifetime, delivery: Delivery::AsComplete, important: false });
             connection.fill_lane(now, LaneId(1), HEAD + DATAGRAM, || message.take()).expect("connected");
             self.sent.push((now, false));
         }

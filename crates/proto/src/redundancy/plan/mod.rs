@@ -12,6 +12,7 @@
 //! takes a millisecond to compute.
 
 mod complete;
+mod important;
 mod steady;
 mod target;
 
@@ -26,6 +27,7 @@ use crate::redundancy::tuning::{
 };
 pub use complete::plan_complete;
 pub use steady::{SteadyPath, steady_share};
+use important::Importance;
 use target::plan_default;
 pub use target::{Conditions, Nearest, Plan, Target, plan};
 
@@ -57,11 +59,20 @@ pub struct Planner {
     reviewed: bool,
     /// The averaged conditions of a long window; see [`Self::conditions`].
     seen: Option<Conditions>,
+    importance: Importance,
 }
 
 impl Default for Planner {
     fn default() -> Self {
-        Self { planned: Planned::NONE, made: Time::ZERO, in_order: true, since_review: 0, reviewed: false, seen: None }
+        Self {
+            planned: Planned::NONE,
+            made: Time::ZERO,
+            in_order: true,
+            since_review: 0,
+            reviewed: false,
+            seen: None,
+            importance: Importance::default(),
+        }
     }
 }
 
@@ -69,7 +80,8 @@ impl Planner {
     /// Called when a source symbol was sent for the first time. Reviews the share after every few symbols.
     pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_review += 1;
-        if !self.reviewed || self.since_review >= REVIEW {
+        let changed = self.importance.on_source(cx.flow.important);
+        if changed || !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
             self.planned.saturated = cx.path.saturated;
@@ -109,8 +121,9 @@ impl Planner {
                 .target
                 .map_or_else(|| plan_default(default_target(cx), conditions), |target| stated(target, conditions));
             (self.planned.plan, self.made, self.in_order) = (Some(plan), cx.now, cx.flow.in_order);
+            self.importance.on_plan(&plan);
         }
-        self.planned.plan.map_or(0.0, |plan| plan.share)
+        self.planned.plan.map_or(0.0, |plan| self.importance.share(&plan))
     }
 
     /// The inputs of a plan. In a long window they are averaged over part of the window.

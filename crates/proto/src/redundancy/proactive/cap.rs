@@ -7,9 +7,12 @@
 
 use crate::Time;
 
-/// Parts of a second. When the cap is the limit, rounding costs two parts, which is 3 % of the cap.
+/// Parts of the time in which the cap is kept: a second, or [`LONG`] with important messages. When the cap is the limit, rounding costs two parts, which is 3 % of the cap.
 const PARTS: usize = 64;
-const PART: u64 = 1_000_000_000 / PARTS as u64;
+const SECOND: u64 = 1_000_000_000 / PARTS as u64;
+/// The same if the lane has important messages, whose repairs are not even. Chosen: four seconds hold two
+/// picture groups of the usual length.
+const LONG: u64 = 4 * SECOND;
 
 /// Counts of the packets sent in the last second, and up to two parts of a second before it.
 #[derive(Debug)]
@@ -19,17 +22,26 @@ pub(super) struct Cap {
     parts: [[u32; 2]; PARTS + 1],
     sums: [u32; 2],
     newest: u64,
+    /// Length of a part in nanoseconds.
+    part: u64,
     /// Repairs earned by the source symbols since the last repair, at most one.
     earned: f64,
 }
 
 impl Default for Cap {
     fn default() -> Self {
-        Self { parts: [[0; 2]; PARTS + 1], sums: [0; 2], newest: 0, earned: 0.0 }
+        Self { parts: [[0; 2]; PARTS + 1], sums: [0; 2], newest: 0, part: SECOND, earned: 0.0 }
     }
 }
 
 impl Cap {
+    /// Keeps the cap over a longer time from now on.
+    pub fn lengthen(&mut self) {
+        if self.part != LONG {
+            *self = Self { part: LONG, ..Self::default() };
+        }
+    }
+
     /// Counts a source symbol that was sent.
     pub fn on_source(&mut self, now: Time, max_overhead: f64) {
         self.count(now, 0);
@@ -52,7 +64,7 @@ impl Cap {
         f64::from(repairs + 1) <= max_overhead * f64::from(sources - oldest) || (repairs == 0 && self.earned >= 1.0)
     }
 
-    /// Number of repairs in the last second.
+    /// Number of repairs in the time over which the cap is kept.
     pub fn repairs(&mut self, now: Time) -> u32 {
         self.forget(now);
         self.sums[1]
@@ -67,7 +79,7 @@ impl Cap {
 
     /// Drops the parts that are older than a second.
     fn forget(&mut self, now: Time) {
-        let part = now.0 / PART;
+        let part = now.0 / self.part;
         for number in self.newest + 1..=part.min(self.newest + self.parts.len() as u64) {
             let index = self.index(number);
             let old = core::mem::take(&mut self.parts[index]);
