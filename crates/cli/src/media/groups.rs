@@ -113,9 +113,9 @@ fn video(table: &[u8]) -> Option<(u16, Codec)> {
 impl Codec {
     /// Whether the first packet of a picture has a NAL unit with which a key frame begins.
     fn begins_key_frame(self, payload: &[u8]) -> bool {
-        payload.windows(4).any(|bytes| match (*bytes, self) {
-            ([0, 0, 1, head], Self::H264) => matches!(head & 0x1f, 5 | 7 | 8) && head & 0x80 == 0,
-            ([0, 0, 1, head], Self::H265) => matches!(head >> 1, 16..=23 | 32..=34),
+        payload.windows(4).any(|bytes| match (bytes, self) {
+            (&[0, 0, 1, head], Self::H264) => matches!(head & 0x1f, 5 | 7 | 8) && head & 0x80 == 0,
+            (&[0, 0, 1, head], Self::H265) => matches!(head >> 1, 16..=23 | 32..=34),
             _ => false,
         })
     }

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::figures::emulator::Emulator;
 use carrier::Carrier;
 pub use fall::measure as fall;
-pub use frames::{frames, long};
+pub use frames::{frames, keys, long};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
