@@ -168,7 +168,7 @@ fn parse_deliver(text: &str) -> Result<Probability, String> {
     let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
     if !(0.5..=0.999_999).contains(&deliver.value()) {
         return Err(
-            "must be from 50% to 99.9999%; it is the fraction that arrives in time, and the rest arrives later".into()
+            "must be from 50% to 99.9999%; it is the fraction that arrives in time, and the rest arrives later".into(),
         );
     }
     Ok(deliver)

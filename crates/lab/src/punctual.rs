@@ -1,9 +1,9 @@
 //! Asks the system to wake a thread on time. A thread that carries or times packets must not wait for other
 //! programs.
 //!
-//! The links of this crate, the ends of a crossing or a trial, the alarm of `tidewire bench`, and the inputs and
-//! the output of `tidewire live` call it when their threads start. Invariant: all of it is best effort. If the system refuses, the thread stays as it
-//! was.
+//! The links of this crate, the ends of a crossing or a trial, the alarm of `tidewire bench`, and inputs and
+//! output of `tidewire live` call it when their threads start. Invariant: all of it is best effort. If the
+//! system refuses, the thread stays as it was.
 
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
@@ -30,8 +30,8 @@ pub fn be_punctual() {
 }
 
 /// Gives this thread a real-time priority by `chrt` of util-linux, if the system has it. On a busy machine of
-/// two cores the lab then added 0.26 ms to the delay instead of 7 ms at the 95th percentile. Elsewhere than on
-/// Linux it has no effect.
+/// two cores the lab then added 0.26 ms to the delay instead of 7 ms at the 95th percentile. Has no effect
+/// except on Linux.
 pub fn be_prompt() {
     be_punctual();
     #[cfg(target_os = "linux")]

@@ -29,7 +29,7 @@ type Part = (&'static str, &'static str, Measure);
 
 /// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
 /// those whose names begin with it and `-`.
-const PARTS: [Part; 17] = [
+const PARTS: [Part; 18] = [
     ("check", LAB, check),
     ("peers", LAB, peers::measure),
     ("contests", LAB, contests::measure),
@@ -47,6 +47,7 @@ const PARTS: [Part; 17] = [
     ("live-fall", LIVE, live::fall),
     ("live-long", LIVE, live::long),
     ("live-keys", LIVE, live::keys),
+    ("live-delay", LIVE, live::delay),
 ];
 const LAB: &str = "docs/lab.md";
 const TUNNEL: &str = "docs/tunnel.md";
@@ -247,7 +248,7 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((17, false, false)));
+        assert_eq!(parse(""), Some((18, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
         assert_eq!(parse("tunnel"), Some((5, false, false)));
         assert_eq!(parse("tunnel-share check"), Some((2, false, false)));

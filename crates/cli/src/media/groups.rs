@@ -1,10 +1,10 @@
 //! Finds key frames in a transport stream (ISO/IEC 13818-1), and what depends on most.
 //!
-//! [`super::feed`] asks for each datagram, with `--protect-key-frames`. A key frame begins with a packet whose
-//! adaptation field has the `random_access_indicator`, or whose payload has a parameter set or a picture that
-//! needs no other: NAL types 5, 7 and 8 of H.264, 16 to 23 and 32 to 34 of H.265. All pictures up to the next
-//! key frame depend on those before them, so the first part of a group counts as important too. Invariant: any
-//! bytes are taken; in those that are no transport stream nothing is important.
+//! [`super::feed`] asks for each datagram, with `--protect-key-frames`. A key frame begins with a packet
+//! whose adaptation field has the `random_access_indicator`, or whose payload has a parameter set or a
+//! picture that needs no other: NAL types 5, 7 and 8 of H.264, 16 to 23 and 32 to 34 of H.265. All pictures up to the
+//! next key frame depend on those before them, so the first part of a group counts as important too.
+//! Invariant: any bytes are taken; in those that are no transport stream nothing is important.
 
 use super::ts::{PACKET, SYNC};
 
@@ -142,8 +142,8 @@ mod tests {
     fn tables(kind: u8) -> Vec<u8> {
         let programs = [0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0x00, 0, 0, 0, 0];
         let program = [
-            0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0, 0x0f, 0xe1, 1, 0xf0, 0, kind, 0xe1, 0, 0xf0, 0, 0, 0, 0,
-            0,
+            0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0, 0x0f, 0xe1, 1, 0xf0, 0, kind, 0xe1, 0, 0xf0, 0, 0, 0,
+            0, 0,
         ];
         [packet(0, true, None, &programs), packet(0x1000, true, None, &program)].concat()
     }

@@ -41,8 +41,8 @@ pub struct Args {
     /// End when the first sender has no more
     #[arg(long)]
     once: bool,
-    /// Where --max-overhead is too low for --deliver, spend it on key frames of H.264 and H.265 in MPEG-TS, and
-    /// on the pictures that follow them soonest, before all others. An option of the sending end
+    /// Where --max-overhead is too low for --deliver, spend it on key frames of H.264 and H.265 in MPEG-TS,
+    /// and on the pictures that follow them soonest, before all others. An option of the sending end
     #[arg(long)]
     protect_key_frames: bool,
     #[command(flatten)]

@@ -261,7 +261,9 @@ fn a_small_budget_saves_more_frames_if_it_goes_to_those_that_others_need() {
             let ((whole, all), missing) = (whole(&player.sent), player.sent.iter().filter(|(_, came)| !came).count());
             let sent = stats.bytes.wire_sent as f64 / (player.sent.len() * DATAGRAM) as f64;
             let repair = stats.packets.repair as f64 / stats.packets.source as f64;
-            println!("protects {protects}, seed {seed}: {whole} of {all} frames whole, {missing} datagrams missing, repair {repair:.3}, sent/app {sent:.3}");
+            println!(
+                "protects {protects}, seed {seed}: {whole} of {all} frames whole, {missing} datagrams missing, repair {repair:.3}, sent/app {sent:.3}"
+            );
             *sum = (sum.0 + whole, sum.1 + stats.packets.repair, stats.packets.source + sum.2);
         }
     }

@@ -29,7 +29,16 @@ pub struct Far {
     /// Where the link leads to.
     pub target: String,
     link: Option<String>,
-    _process: Option<Process>,
+    process: Option<Process>,
+}
+
+impl Far {
+    /// How late datagrams left our output, from the newest report: p50, p99 and the most, in milliseconds.
+    pub fn output(&mut self) -> Option<[f64; 3]> {
+        let played = self.process.as_mut()?.newest("played")?;
+        let of = |what: &str| played.number(&format!("/jitter_ms/{what}")).ok();
+        Some([of("p50")?, of("p99")?, of("max")?])
+    }
 }
 
 /// A running near end.
@@ -99,10 +108,10 @@ impl Carrier {
                 command.args(["-v", "3", "-p", "1", "-i", &from, "-o", &format!("udp://{player}")]);
                 (None, Some(quiet("ristreceiver", &mut command)?))
             }
-            Self::Udp => return Ok(Far { target: player.to_string(), link: None, _process: None }),
+            Self::Udp => return Ok(Far { target: player.to_string(), link: None, process: None }),
         };
         let own = link.as_deref().and_then(|link| Some(link.strip_prefix("tidewire://")?.split_once('/')?.0));
-        Ok(Far { target: own.map_or_else(|| target.to_string(), str::to_owned), link, _process: process })
+        Ok(Far { target: own.map_or_else(|| target.to_string(), str::to_owned), link, process })
     }
 
     /// Starts the near end, which reaches the far one through the link at `through`.

@@ -71,9 +71,12 @@ pub fn frames(context: &Context, binary: &Path, _: bool) -> Measured {
         let trial = Trial { part: "frames", encoder, codec, seconds: 120, stream: 4, video: 3, loss: "5%", seed: 1 };
         let outcomes = trial.run(context, binary, &carriers)?;
         holds &= outcomes.first().is_some_and(Outcome::is_whole);
-        text.extend(carriers.iter().zip(&outcomes).map(|(carrier, outcome)| {
-            format!("| {codec} | {} | {}", carrier.name(), outcome.row())
-        }));
+        text.extend(
+            carriers
+                .iter()
+                .zip(&outcomes)
+                .map(|(carrier, outcome)| format!("| {codec} | {} | {}", carrier.name(), outcome.row())),
+        );
     }
     Ok((text, holds))
 }
@@ -95,8 +98,8 @@ pub fn long(context: &Context, binary: &Path, full: bool) -> Measured {
     Ok((text, outcomes.first().is_some_and(|outcome| outcome.missing == 0)))
 }
 
-/// A budget that is too small, with key frames protected and without. The goal: fewer damaged frames with each
-/// seed, at no more bytes.
+/// A budget that is too small, with key frames protected and without. The goal: fewer damaged frames with
+/// each seed, at no more bytes.
 pub fn keys(context: &Context, binary: &Path, full: bool) -> Measured {
     let carriers = [Carrier::Tidewire(SHORT_MS, CAPPED), Carrier::Tidewire(SHORT_MS, PROTECTED)];
     let mut text = format!(
@@ -110,9 +113,9 @@ pub fn keys(context: &Context, binary: &Path, full: bool) -> Measured {
             let trial = Trial { part: "keys", encoder, codec, seconds: 60, stream: 4, video: 3, loss: "10%", seed };
             let outcomes = trial.run(context, binary, &carriers)?;
             let rows = carriers.iter().zip(&outcomes);
-            text.extend(rows.map(|(carrier, outcome)| {
-                format!("| {codec} | {seed} | {} | {}", carrier.name(), outcome.row())
-            }));
+            text.extend(
+                rows.map(|(carrier, outcome)| format!("| {codec} | {seed} | {} | {}", carrier.name(), outcome.row())),
+            );
             let [without, with] = &outcomes[..] else { return Err("a carrier has no outcome".into()) };
             let bad = |outcome: &Outcome| outcome.lost + outcome.damaged;
             holds &= bad(with) < bad(without) && with.sent <= without.sent + 0.01;
@@ -226,7 +229,10 @@ fn similarity(file: &Path, source: &Path) -> Result<f64, String> {
 /// `ffmpeg`, which gives way to the carriers of another run.
 fn ffmpeg(arguments: &[&str]) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "20", "ffmpeg"]).args(["-nostdin", "-hide_banner", "-loglevel", "info", "-nostats"]).args(arguments);
+    command
+        .args(["-n", "20", "ffmpeg"])
+        .args(["-nostdin", "-hide_banner", "-loglevel", "info", "-nostats"])
+        .args(arguments);
     command
 }
 

@@ -26,8 +26,8 @@ use crate::redundancy::tuning::{
     TARGET_PER_LOSS, UNKNOWN, UNKNOWN_DEADLINE,
 };
 pub use complete::plan_complete;
-pub use steady::{SteadyPath, steady_share};
 use important::Importance;
+pub use steady::{SteadyPath, steady_share};
 use target::plan_default;
 pub use target::{Conditions, Nearest, Plan, Target, plan};
 

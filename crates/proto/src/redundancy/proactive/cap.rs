@@ -1,4 +1,4 @@
-//! The cap on proactive repairs, kept in every second. [`super::Adaptive`] uses it.
+//! The cap on proactive repairs, kept in every second, or in every four. [`super::Adaptive`] uses it.
 //!
 //! In each second that ends with a proactive repair, the number of these repairs is at most `max_overhead`
 //! times the number of source symbols. If a second has too few symbols for one repair, one repair is allowed
@@ -7,7 +7,8 @@
 
 use crate::Time;
 
-/// Parts of the time in which the cap is kept: a second, or [`LONG`] with important messages. When the cap is the limit, rounding costs two parts, which is 3 % of the cap.
+/// Parts of the time in which the cap is kept: a second, or four with important messages ([`LONG`]). When the
+/// cap is the limit, rounding costs two parts, which is 3 % of the cap.
 const PARTS: usize = 64;
 const SECOND: u64 = 1_000_000_000 / PARTS as u64;
 /// The same if the lane has important messages, whose repairs are not even. Chosen: four seconds hold two
