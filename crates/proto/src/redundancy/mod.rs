@@ -180,7 +180,8 @@ pub struct FlowState {
 pub struct CodingLimits {
     /// Longest span that the peer can decode.
     pub max_span: u16,
-    /// Upper limit of proactive repairs per source symbol, within any second.
+    /// Upper limit of proactive repairs per source symbol, within any second; within any four seconds on a
+    /// lane with important messages.
     pub max_overhead: f64,
     /// Whether repairs of single symbols with long pauses between them may exceed `max_overhead`.
     pub protects_lone: bool,

@@ -138,6 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_with_important_messages_may_spend_four_seconds_at_once_and_no_more() {
+        let (mut cap, mut sent) = (Cap::default(), 0);
+        cap.lengthen();
+        // Nothing is wanted for three seconds, and all that is allowed in the fourth and the fifth.
+        for n in 0..5_000 {
+            let now = Time::from_millis(n);
+            cap.lengthen();
+            cap.on_source(now, 0.15);
+            while n >= 3_000 && cap.allows(now, 0.15) {
+                cap.on_repair(now);
+                sent += 1;
+            }
+        }
+        assert!((560..=600).contains(&sent), "{sent} of 4,000 symbols in any four seconds");
+    }
+
+    #[test]
     fn who_sends_seldom_gets_a_repair_for_as_many_symbols_as_earn_it() {
         let (sources, repairs) = send(0.25, (0..40).map(|_| 1_500_000));
         assert_eq!((sources, repairs), (40, 10));
