@@ -2,14 +2,14 @@
 //!
 //! [`super::feed`] asks for each datagram, with `--protect-key-frames`. A key frame begins with a packet
 //! whose adaptation field has the `random_access_indicator`, or whose payload has a parameter set or a
-//! picture that needs no other: NAL types 5, 7 and 8 of H.264, 16 to 23 and 32 to 34 of H.265. All pictures up to the
-//! next key frame depend on those before them, so the first part of a group counts as important too.
-//! Invariant: any bytes are taken; in those that are no transport stream nothing is important.
+//! picture that needs no other: NAL types 5, 7 and 8 of H.264, 16 to 23 and 32 to 34 of H.265. All pictures
+//! up to the next key frame depend on those before them, so the first part of a group counts as important
+//! too. Invariant: any bytes are taken; in those that are no transport stream nothing is important.
 
 use super::ts::{PACKET, SYNC};
 
-/// Part of a picture group that is important, measured in datagrams of the group before. Chosen with a model
-/// of 10 % loss and 15 % of repair, in which 0.3 and 0.6 left more damage (`docs/live.md`, "Key frames first").
+/// Part of a picture group that is important, in datagrams of the group before. Chosen with a model of 10 %
+/// loss and 15 % of repair, in which 0.3 and 0.6 had less SSIM (`docs/live.md`, "Key frames first").
 const FIRST: f64 = 0.45;
 /// Longest group that is expected, in datagrams. Chosen: ten seconds at 40 Mbit/s; none is counted longer.
 const LONGEST: u32 = 40_000;
