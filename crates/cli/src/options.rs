@@ -43,7 +43,7 @@ pub struct Coding {
     /// round trip
     #[arg(long, value_name = "TIME", value_parser = parse_latency)]
     pub latency: Option<Duration>,
-    /// Fraction of the data that must keep --latency, 50% to 99.99% [default: 99%]
+    /// Fraction of the data that must keep --latency, 50% to 99.9999% [default: 99%]
     #[arg(long, value_name = "PERCENT", requires = "latency", value_parser = parse_deliver)]
     pub deliver: Option<Probability>,
     /// Limit of proactive repair, as a fraction of the bytes of data [example: 25%]
@@ -166,9 +166,9 @@ fn profile_help() -> String {
 
 fn parse_deliver(text: &str) -> Result<Probability, String> {
     let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
-    if !(0.5..=0.9999).contains(&deliver.value()) {
+    if !(0.5..=0.999_999).contains(&deliver.value()) {
         return Err(
-            "must be from 50% to 99.99%; it is the fraction that arrives in time, and the rest arrives later".into()
+            "must be from 50% to 99.9999%; it is the fraction that arrives in time, and the rest arrives later".into(),
         );
     }
     Ok(deliver)

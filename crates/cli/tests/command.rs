@@ -366,7 +366,7 @@ fn wrong_scenarios_are_named_with_file_line_key_and_what_is_allowed() {
         ("[link]\nreorder = \"2%\"", ":2: link.reorder: \"2%\" is incomplete; write for example \"2%,3ms\""),
         ("[link]\nduplicate = \"101%\"", ":2: link.duplicate: \"101%\" is out of range (0% to 100%)"),
         ("[near]\nmax_overhead = \"130%\"", ":2: near.max_overhead: \"130%\" is out of range (0% to 100%)"),
-        ("[near]\ndeliver = \"99.999%\"", ":2: near.deliver: deliver must be from 50 % to 99.99 %"),
+        ("[near]\ndeliver = \"99.99999%\"", ":2: near.deliver: deliver must be from 50 % to 99.9999 %"),
         ("[far]\nlatency = \"5\"", ":2: far.latency: \"5\" has no unit"),
         ("[far]\nmaxrate = \"5mbit\"", ":2: far.maxrate: no such key; did you mean \"max_rate\"? (allowed: profile, "),
         ("[[flow]]\nfrom = \"left\"\nbytes = \"1MB\"", ":2: flow.from: \"left\" "),

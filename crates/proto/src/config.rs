@@ -206,7 +206,7 @@ settings! {
     /// Latency target of our data: in-order delay beyond the one-way time of the path, at least 1 ms. The
     /// default is a fraction of the round trip that grows with the loss.
     latency: Option<Duration> = repair.latency;
-    /// Fraction of our source symbols that must meet `latency`, 0.5 to 0.9999 (default 0.99).
+    /// Fraction of our source symbols that must meet `latency`, 0.5 to 0.999999 (default 0.99).
     deliver: f64 = repair.deliver;
     /// Longest span of our repairs, 1 to 1,024 symbols (default 256). The peer may accept less.
     max_span: u16 = repair.max_span;
@@ -315,7 +315,7 @@ impl ConfigBuilder {
         check(max_overhead, "max_overhead", "from 0 to 1")?;
         let latency = repair.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
         check(latency, "latency", "at least 1 ms")?;
-        check((0.5..=0.9999).contains(&repair.deliver), "deliver", "from 50 % to 99.99 %")?;
+        check((0.5..=0.999_999).contains(&repair.deliver), "deliver", "from 50 % to 99.9999 %")?;
         check((1..=1_024).contains(&repair.max_span), "max_span", "from 1 to 1024 symbols")?;
         check(jobs.workers <= MOST_WORKERS, "workers", "from 0 to 64")?;
         check((1_200..=65_527).contains(&packets.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;

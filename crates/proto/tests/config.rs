@@ -28,7 +28,7 @@ fn each_range_ends_where_its_error_says() {
     let below = |time: Duration| time - Duration::from_nanos(1);
     range("max_overhead", ConfigBuilder::max_overhead, &[0.0, 1.0], &[-0.01, 1.01, f64::NAN, f64::INFINITY]);
     range("latency", ConfigBuilder::latency, &[None, Some(ms(1))], &[Some(below(ms(1)))]);
-    range("deliver", ConfigBuilder::deliver, &[0.5, 0.9999], &[0.49, 0.99999, f64::NAN]);
+    range("deliver", ConfigBuilder::deliver, &[0.5, 0.999_999], &[0.49, 0.999_999_9, f64::NAN]);
     range("max_span", ConfigBuilder::max_span, &[1, 1_024], &[0, 1_025]);
     range("workers", ConfigBuilder::workers, &[0, 64], &[65]);
     range("max_datagram", ConfigBuilder::max_datagram, &[1_200, 65_527], &[1_199, 65_528]);

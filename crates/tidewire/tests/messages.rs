@@ -75,7 +75,7 @@ async fn a_lane_is_filled_as_it_sends() {
                 pair.ours
                     .fill_lane(lane, 1_000, || {
                         let data = pseudo_random(next.next()?, 1_000);
-                        Some(Outgoing { data, lifetime: 60 * SECOND, delivery: Delivery::InOrder })
+                        Some(Outgoing { data, lifetime: 60 * SECOND, delivery: Delivery::InOrder, important: false })
                     })
                     .unwrap();
                 rounds += 1;

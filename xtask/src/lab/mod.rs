@@ -14,12 +14,12 @@ mod tunnel;
 use crate::context::Context;
 use crate::figures::Machine;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
 pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP, the tunnel, live video; `check`, `peers`, `contests`, `tcp`, `tunnel`, `live`, `tunnel-share` ...: some parts; \
-     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md, docs/tunnel.md and docs/live.md";
+     `--full`: all rows and three seeds, hours; `--binary FILE`: a command that is built already; `--write`: into docs/lab.md, docs/tunnel.md and docs/live.md";
 
 /// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
@@ -29,7 +29,7 @@ type Part = (&'static str, &'static str, Measure);
 
 /// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
 /// those whose names begin with it and `-`.
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 18] = [
     ("check", LAB, check),
     ("peers", LAB, peers::measure),
     ("contests", LAB, contests::measure),
@@ -45,6 +45,9 @@ const PARTS: [Part; 15] = [
     ("live-short", LIVE, live::short),
     ("live-frames", LIVE, live::frames),
     ("live-fall", LIVE, live::fall),
+    ("live-long", LIVE, live::long),
+    ("live-keys", LIVE, live::keys),
+    ("live-delay", LIVE, live::delay),
 ];
 const LAB: &str = "docs/lab.md";
 const TUNNEL: &str = "docs/tunnel.md";
@@ -59,13 +62,17 @@ struct Options {
     parts: Vec<Part>,
     full: bool,
     write: bool,
+    /// A command that is built already.
+    binary: Option<PathBuf>,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> Option<Self> {
-        let mut options = Self { parts: Vec::new(), full: false, write: false };
-        for argument in arguments {
+        let mut options = Self { parts: Vec::new(), full: false, write: false, binary: None };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
+                "--binary" => options.binary = Some(arguments.next()?.into()),
                 "--full" => options.full = true,
                 "--write" => options.write = true,
                 name => {
@@ -92,7 +99,7 @@ impl Options {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!(
-            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [live] [tunnel-share] ... [--full] [--write]   {ABOUT}"
+            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [live] [tunnel-share] ... [--full] [--write] [--binary FILE]   {ABOUT}"
         );
         return ExitCode::from(2);
     };
@@ -109,8 +116,13 @@ pub fn main(arguments: &[String]) -> ExitCode {
 /// Measures, prints and writes each part. Returns whether all goals hold.
 fn measure(options: &Options) -> Result<bool, String> {
     let context = Context::new(false)?;
-    context.run("cargo build --release --package tidewire-cli")?;
-    let binary = context.target.join("release/tidewire");
+    let binary = match &options.binary {
+        Some(built) => built.clone(),
+        None => {
+            context.run("cargo build --release --package tidewire-cli")?;
+            context.target.join("release/tidewire")
+        }
+    };
     let mut all_hold = true;
     for (name, document, part) in &options.parts {
         let machine = Machine::look(&context);
@@ -236,10 +248,11 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((15, false, false)));
+        assert_eq!(parse(""), Some((18, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
         assert_eq!(parse("tunnel"), Some((5, false, false)));
         assert_eq!(parse("tunnel-share check"), Some((2, false, false)));
-        assert_eq!((parse("peer"), parse("tunnel-")), (None, None));
+        assert_eq!(parse("live-frames --binary target/checked/tidewire"), Some((1, false, false)));
+        assert_eq!((parse("peer"), parse("tunnel-"), parse("--binary")), (None, None, None));
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidewire::{Connection, Delivery, LaneConfig, LaneError, LaneId, MessageError, Outgoing};
 
+use super::groups::Groups;
 use super::wire::{HEAD, Head};
 
 /// The one-way time is read again after this time. Chosen: it changes within a few round trips.
@@ -58,12 +59,16 @@ struct State {
     outlets: Vec<(u64, Outlet)>,
     attached: u64,
     taken: Taken,
+    /// The picture groups of each program; none if all datagrams are alike.
+    groups: Vec<Groups>,
 }
 
 impl Feed {
-    /// A feed for so many programs, without receivers.
-    pub fn new(programs: usize) -> Self {
-        Self { start: Instant::now(), programs, state: Mutex::default(), attached: Condvar::new() }
+    /// A feed for so many programs, without receivers. `protects` says whether key frames are important.
+    pub fn new(programs: usize, protects: bool) -> Self {
+        let groups = if protects { (0..programs).map(|_| Groups::default()).collect() } else { Vec::new() };
+        let state = Mutex::new(State { groups, ..State::default() });
+        Self { start: Instant::now(), programs, state, attached: Condvar::new() }
     }
 
     /// Sends a datagram of a program, which came in at `stamp`, to every receiver.
@@ -72,7 +77,8 @@ impl Feed {
         // The stamp wraps after 71 minutes, as `docs/live.md` says.
         let stamp = stamp.saturating_duration_since(self.start).as_micros() as u32;
         let mut state = self.state();
-        let State { outlets, taken, .. } = &mut *state;
+        let State { outlets, taken, groups, .. } = &mut *state;
+        let important = groups.get_mut(usize::from(program)).is_some_and(|groups| groups.is_important(datagram));
         taken.packets += 1;
         taken.bytes += datagram.len() as u64;
         taken.unheard += u64::from(outlets.is_empty());
@@ -80,7 +86,7 @@ impl Feed {
             let Some(sent) = outlet.sent.get_mut(usize::from(program)) else { continue };
             let head = Head { program, sequence: *sent as u32, stamp };
             *sent += 1;
-            taken.refused += u64::from(!outlet.offer(head, datagram, waited));
+            taken.refused += u64::from(!outlet.offer(head, datagram, important, waited));
         }
     }
 
@@ -148,7 +154,7 @@ impl Feed {
 
 impl Outlet {
     /// Gives a datagram that is so old to the lane. Returns false if the lane does not take it.
-    fn offer(&mut self, head: Head, datagram: &[u8], age: Duration) -> bool {
+    fn offer(&mut self, head: Head, datagram: &[u8], important: bool, age: Duration) -> bool {
         if self.path_read.is_none_or(|read| read.elapsed() > PATH_CHECK) {
             // The receiver counts from the least one-way time, which is half of the least round trip if both
             // ways are alike.
@@ -159,7 +165,7 @@ impl Outlet {
         let mut message = Some(head.message(datagram));
         let filled = self.connection.fill_lane(self.lane, HEAD + datagram.len(), || {
             let data = message.take()?;
-            Some(Outgoing { data, lifetime, delivery: Delivery::AsComplete })
+            Some(Outgoing { data, lifetime, delivery: Delivery::AsComplete, important })
         });
         // Where the connection is over, its session detaches it.
         matches!(filled, Err(MessageError::NotConnected)) || (filled.is_ok() && message.is_none())

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidewire_lab::punctual::be_punctual;
+use tidewire_lab::punctual::be_prompt;
 use tokio::sync::oneshot;
 
 use super::address::{Network, Place};
@@ -63,7 +63,7 @@ impl Input {
     pub fn start(self, program: u8, feed: Arc<Feed>) -> io::Result<oneshot::Receiver<io::Result<()>>> {
         let (tell, told) = oneshot::channel();
         thread::Builder::new().name(format!("input {program}")).spawn(move || {
-            be_punctual();
+            be_prompt();
             // Where nobody waits any more, the process ends.
             let _ = tell.send(self.run(program, &feed));
         })?;

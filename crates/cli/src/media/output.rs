@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use tidewire_lab::punctual::be_punctual;
+use tidewire_lab::punctual::be_prompt;
 use tokio::sync::Notify;
 
 use super::address::{Network, Place};
@@ -159,7 +159,7 @@ impl State {
 impl Shared {
     /// Writes datagrams when they are due, until an output fails.
     fn play(&self, mut sinks: Vec<Sink>) {
-        be_punctual();
+        be_prompt();
         let mut state = self.state();
         loop {
             let now = self.now();

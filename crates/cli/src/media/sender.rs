@@ -37,12 +37,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Opens the inputs and begins to read them.
+    /// Opens the inputs and begins to read them. `protects` says whether key frames are important.
     ///
     /// # Errors
     /// [`Exit::LocalIo`] if an input cannot be opened.
-    pub fn start(inputs: Vec<(Input, String)>, console: &Console) -> Result<Arc<Self>, Failure> {
-        let feed = Arc::new(Feed::new(inputs.len()));
+    pub fn start(inputs: Vec<(Input, String)>, protects: bool, console: &Console) -> Result<Arc<Self>, Failure> {
+        let feed = Arc::new(Feed::new(inputs.len(), protects));
         let (over, past) = (watch::Sender::new(false), Mutex::default());
         let sender = Arc::new(Self { feed: Arc::clone(&feed), over, past, console: console.clone() });
         let mut ends = Vec::new();

@@ -17,6 +17,10 @@ const SAMPLES: usize = 5;
 const OFFERED: f64 = 0.9;
 /// Bytes sent per byte of the stream before any was sent. Chosen: headers, and repair for a few losses.
 const OVERHEAD: f64 = 1.2;
+/// Bytes of the stream between two reviews that show what repair and headers take: 200 kbit/s. Chosen: beside
+/// less, probes and the greeting would count as overhead of a hundred times, and the target would allow no
+/// stream that could show otherwise.
+const STREAM: u64 = 12_500;
 /// Queueing that shows that the stream is too much: less than a quarter of the default latency. Chosen: more
 /// than rate control's own probes cause.
 const QUEUED: Duration = Duration::from_millis(25);
@@ -48,7 +52,7 @@ impl Target {
     pub fn review(&mut self, pacing: u64, queueing: Duration, wire: u64, stream: u64) -> Option<u64> {
         let (more, of) = (wire.saturating_sub(self.seen.0), stream.saturating_sub(self.seen.1));
         self.seen = (wire, stream);
-        if of > 0 {
+        if of >= STREAM {
             let now = (more as f64 / of as f64).max(1.0);
             self.overhead = Some(self.overhead.map_or(now, |before| (before + now) / 2.0));
         }
@@ -123,5 +127,8 @@ mod tests {
         // The first pace of a connection does not hold it back.
         let told = review(&mut target, &[12_000_000; 8], CLEAR);
         assert_eq!(told.last(), Some(&8_640_000), "{told:?}");
+        // The greeting and the probes of the packet size tell nothing about a stream.
+        let mut target = Target::default();
+        assert_eq!(target.review(12_000_000, CLEAR, 6_000, 20), Some(9_000_000));
     }
 }

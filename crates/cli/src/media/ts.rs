@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Length of a packet.
 pub const PACKET: usize = 188;
 /// First byte of each packet.
-const SYNC: u8 = 0x47;
+pub const SYNC: u8 = 0x47;
 /// Ticks of the base of a program clock reference in a second.
 const BASE_HZ: u64 = 90_000;
 /// Bits of that base, which wraps after 26.5 hours.

@@ -187,7 +187,12 @@ impl Hub {
                 unheard.take(&packet, now);
                 self.counters.sent(packet.len());
                 let delivery = packet.delivery();
-                Some(Outgoing { delivery, data: packet.into_bytes(), lifetime: lifetime(rtt, delivery) })
+                Some(Outgoing {
+                    delivery,
+                    data: packet.into_bytes(),
+                    lifetime: lifetime(rtt, delivery),
+                    important: false,
+                })
             })?;
             if !peer.queue().is_empty() {
                 peer.filled.notify_one();

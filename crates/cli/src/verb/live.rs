@@ -41,6 +41,10 @@ pub struct Args {
     /// End when the first sender has no more
     #[arg(long)]
     once: bool,
+    /// Where --max-overhead is too low for --deliver, spend it on key frames of H.264 and H.265 in MPEG-TS,
+    /// and on the pictures that follow them soonest, before all others. An option of the sending end
+    #[arg(long)]
+    protect_key_frames: bool,
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
@@ -85,7 +89,7 @@ async fn send(args: &Args, inputs: &[Place], far: &Place, console: &Console) -> 
     let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
     let inputs = Sender::open(inputs)?;
     let way = way(args, far, &config, console, "udp://ADDRESS:PORT").await?;
-    let sender = Sender::start(inputs, console)?;
+    let sender = Sender::start(inputs, args.protect_key_frames, console)?;
     let (event, stop) = (|| sender.event(), || sender.stop());
     match way {
         Way::Dials(dialer) => reporting(console, event, stop, sender.dial(&dialer)).await,

@@ -36,6 +36,16 @@ pub struct Outgoing {
     pub lifetime: Duration,
     /// Whether the peer delivers it after all earlier messages of the lane that still come.
     pub delivery: Delivery,
+    /// Whether other messages are useless without this one. If the cap of proactive repair is too low for the
+    /// target, such messages get more of that repair, and the others less. The peer does not learn of it.
+    pub important: bool,
+}
+
+/// What is asked for a message; see [`Outgoing`].
+struct Terms {
+    lifetime: Duration,
+    delivery: Delivery,
+    important: bool,
 }
 
 /// Why a lane cannot be opened.
@@ -143,6 +153,10 @@ impl Connection {
         lifetime: Duration,
         delivery: Delivery,
     ) -> Result<(), MessageError> {
+        self.send_outgoing(now, lane, data, Terms { lifetime, delivery, important: false })
+    }
+
+    fn send_outgoing(&mut self, now: Time, lane: LaneId, data: &[u8], terms: Terms) -> Result<(), MessageError> {
         let LaneId(lane) = lane;
         if !matches!(self.state, State::Established { .. }) {
             return Err(MessageError::NotConnected);
@@ -160,7 +174,9 @@ impl Connection {
         let Some(Lane { sender, blocked, .. }) = self.lanes.get_mut(lane) else {
             return Err(MessageError::UnknownLane);
         };
-        *blocked = !sender.send_message(data, delivery == Delivery::InOrder, now, lifetime, symbol_len);
+        let Terms { lifetime, delivery, important } = terms;
+        let in_order = delivery == Delivery::InOrder;
+        *blocked = !sender.send_message(data, in_order, important, now + lifetime, now, symbol_len);
         if *blocked {
             return Err(MessageError::Blocked);
         }
@@ -170,7 +186,7 @@ impl Connection {
             lane: LaneId(lane),
             bytes: data.len() as u32,
             lifetime,
-            in_order: delivery == Delivery::InOrder,
+            in_order,
         });
         Ok(())
     }
@@ -185,8 +201,8 @@ impl Connection {
         mut next: impl FnMut() -> Option<Outgoing>,
     ) -> Result<bool, MessageError> {
         let mut has_room = self.has_room(now, lane, most);
-        while has_room && let Some(Outgoing { data, lifetime, delivery }) = next() {
-            self.send_message_as(now, lane, &data, lifetime, delivery)?;
+        while has_room && let Some(Outgoing { data, lifetime, delivery, important }) = next() {
+            self.send_outgoing(now, lane, &data, Terms { lifetime, delivery, important })?;
             has_room = self.has_room(now, lane, most);
         }
         Ok(has_room)

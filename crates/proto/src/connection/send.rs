@@ -416,6 +416,7 @@ impl Connection {
                 interval: sender.source_interval(),
                 last: sender.last_source(),
                 in_order: lane == STREAMS || sender.is_in_order(now),
+                important: sender.has_important(),
             },
             limits: CodingLimits {
                 max_span: self.agreed.max_span,

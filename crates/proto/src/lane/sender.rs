@@ -15,6 +15,7 @@ mod window;
 mod withheld;
 
 use core::cmp::Reverse;
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -131,6 +132,8 @@ struct Outgoing {
     expired: Expired,
     /// When the newest message that is delivered in order was written.
     last_in_order: Option<Time>,
+    /// Symbols of important messages that the peer may lack, in ascending runs.
+    important: VecDeque<Range<SourceId>>,
 }
 
 impl LaneSender {
@@ -327,6 +330,7 @@ impl LaneSender {
             self.sources.pop_front();
             self.ids.base = SourceId(self.ids.base.0 + 1);
         }
+        self.forget_important();
         self.window.release_before(self.ids.base);
         self.ahead.release_before(self.ids.base);
         self.ids.settled = self.ids.settled.max(self.ids.base);

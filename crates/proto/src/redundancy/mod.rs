@@ -171,6 +171,8 @@ pub struct FlowState {
     /// Whether a symbol that is missing holds up the symbols behind it. False for a lane whose messages are
     /// delivered as soon as each is complete.
     pub in_order: bool,
+    /// Whether the peer may lack a symbol that was sent, of a message that the application called important.
+    pub important: bool,
 }
 
 /// What a policy must respect.
@@ -178,7 +180,8 @@ pub struct FlowState {
 pub struct CodingLimits {
     /// Longest span that the peer can decode.
     pub max_span: u16,
-    /// Upper limit of proactive repairs per source symbol, within any second.
+    /// Upper limit of proactive repairs per source symbol, within any second; within any four seconds on a
+    /// lane with important messages.
     pub max_overhead: f64,
     /// Whether repairs of single symbols with long pauses between them may exceed `max_overhead`.
     pub protects_lone: bool,
@@ -364,6 +367,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             interval: Duration::from_micros(960),
             last: Time::from_millis(1_000),
             in_order: true,
+            important: false,
         },
         limits: CodingLimits {
             max_span: 256,

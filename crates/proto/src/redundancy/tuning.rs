@@ -19,6 +19,10 @@ pub const ENOUGH: f64 = 64.0;
 pub const FEW: f64 = 8.0;
 /// Share of proactive repair before the loss is known. Small, and raised on evidence. Chosen.
 pub const UNKNOWN: f64 = 0.03;
+/// The same for messages with deadlines of their own and a stated target. What is lost then is lost for good,
+/// and it is the beginning of a picture group, without which the group cannot be decoded. Chosen: the default
+/// cap. Some forty repairs once.
+pub const UNKNOWN_DEADLINE: f64 = 0.5;
 /// Saturated flow: repair beyond what replaces the losses, as a fraction of the rate. Headers take 5.4 %, and
 /// 0.90 of C(1 - p) should remain as goodput. docs/recovery.md measures the effect of these rules.
 pub const EXCESS: f64 = 0.02;

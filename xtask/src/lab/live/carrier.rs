@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// A carrier with its settings.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Carrier {
-    /// `tidewire live` with this latency in milliseconds.
-    Tidewire(u64),
+    /// `tidewire live` with this latency in milliseconds, and further options of the sender.
+    Tidewire(u64, &'static [&'static str]),
     /// `srt-live-transmit` with this latency, without or with its filter of row and column parities.
     Srt(u64, bool),
     /// `ristsender` and `ristreceiver` of the main profile, with this buffer.
@@ -29,7 +29,16 @@ pub struct Far {
     /// Where the link leads to.
     pub target: String,
     link: Option<String>,
-    _process: Option<Process>,
+    process: Option<Process>,
+}
+
+impl Far {
+    /// How late datagrams left our output, from the newest report: p50, p99 and the most, in milliseconds.
+    pub fn output(&mut self) -> Option<[f64; 3]> {
+        let played = self.process.as_mut()?.newest("played")?;
+        let of = |what: &str| played.number(&format!("/jitter_ms/{what}")).ok();
+        Some([of("p50")?, of("p99")?, of("max")?])
+    }
 }
 
 /// A running near end.
@@ -49,7 +58,7 @@ impl Near {
 impl Carrier {
     /// All carriers of a row, ours first.
     pub fn all(budget_ms: u64) -> Vec<Self> {
-        let mut all = vec![Self::Tidewire(budget_ms)];
+        let mut all = vec![Self::Tidewire(budget_ms, &[])];
         for latency in [budget_ms, 120, 240, 500] {
             all.extend([Self::Srt(latency, false), Self::Srt(latency, true)]);
         }
@@ -57,19 +66,20 @@ impl Carrier {
         all
     }
 
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::Tidewire(_) => "`tidewire live`",
-            Self::Srt(_, false) => "SRT",
-            Self::Srt(_, true) => "SRT with FEC",
-            Self::Rist(_) => "RIST",
-            Self::Udp => "UDP",
+            Self::Tidewire(_, []) => "`tidewire live`".into(),
+            Self::Tidewire(_, options) => format!("`tidewire live {}`", options.join(" ")),
+            Self::Srt(_, false) => "SRT".into(),
+            Self::Srt(_, true) => "SRT with FEC".into(),
+            Self::Rist(_) => "RIST".into(),
+            Self::Udp => "UDP".into(),
         }
     }
 
     pub fn latency_ms(self) -> Option<u64> {
         match self {
-            Self::Tidewire(latency) | Self::Srt(latency, _) | Self::Rist(latency) => Some(latency),
+            Self::Tidewire(latency, _) | Self::Srt(latency, _) | Self::Rist(latency) => Some(latency),
             Self::Udp => None,
         }
     }
@@ -79,7 +89,7 @@ impl Carrier {
         let target = free_address()?;
         let port = target.port();
         let (link, process) = match self {
-            Self::Tidewire(latency) => {
+            Self::Tidewire(latency, _) => {
                 let mut command = Command::new(binary);
                 command.args(["live", "tidewire://127.0.0.1:0", &format!("udp://{player}"), "--json", "--once"]);
                 let mut process = Process::start("the receiver", command.args(latency_of(latency)))?;
@@ -98,21 +108,21 @@ impl Carrier {
                 command.args(["-v", "3", "-p", "1", "-i", &from, "-o", &format!("udp://{player}")]);
                 (None, Some(quiet("ristreceiver", &mut command)?))
             }
-            Self::Udp => return Ok(Far { target: player.to_string(), link: None, _process: None }),
+            Self::Udp => return Ok(Far { target: player.to_string(), link: None, process: None }),
         };
         let own = link.as_deref().and_then(|link| Some(link.strip_prefix("tidewire://")?.split_once('/')?.0));
-        Ok(Far { target: own.map_or_else(|| target.to_string(), str::to_owned), link, _process: process })
+        Ok(Far { target: own.map_or_else(|| target.to_string(), str::to_owned), link, process })
     }
 
     /// Starts the near end, which reaches the far one through the link at `through`.
     pub fn start_near(self, binary: &Path, far: &Far, through: &str, deadline: Instant) -> Result<Near, String> {
         let entry = free_address()?;
         let process = match self {
-            Self::Tidewire(latency) => {
+            Self::Tidewire(latency, options) => {
                 let link = far.link.as_deref().ok_or("the receiver printed no link")?;
                 let link = link.replacen(&far.target, through, 1);
                 let mut command = Command::new(binary);
-                command.args(["live", &format!("udp://{entry}"), &link, "--json"]);
+                command.args(["live", &format!("udp://{entry}"), &link, "--json"]).args(options);
                 let mut process = Process::start("the sender", command.args(latency_of(latency)))?;
                 process.wait_for("session", deadline)?;
                 process

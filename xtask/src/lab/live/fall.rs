@@ -69,7 +69,7 @@ pub fn measure(context: &Context, binary: &Path, _: bool) -> Measured {
 fn run(binary: &Path, trace: &Path, follows: bool) -> Result<(Instant, Vec<Fate>, f64), String> {
     let player = Player::of_numbers()?;
     let ready = Instant::now() + PATIENCE;
-    let carrier = Carrier::Tidewire(BUDGET_MS);
+    let carrier = Carrier::Tidewire(BUDGET_MS, &[]);
     let far = carrier.start_far(binary, player.address(), ready)?;
     let rate = format!("trace:{}", trace.display());
     let link = ["--rate", &rate, "--back-rate", "25mbit", "--rtt", "60ms", "--loss", "2%", "--seed", "1"];

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::figures::emulator::Emulator;
 use carrier::Carrier;
 pub use fall::measure as fall;
-pub use frames::measure as frames;
+pub use frames::{frames, keys, long};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
@@ -44,6 +44,8 @@ struct Figures {
     p99: f64,
     /// From the delay that 1 % do not exceed to that which 99 % do not exceed, in milliseconds.
     jitter: f64,
+    /// How late datagrams left the output, if the carrier tells: p50, p99 and the most, in milliseconds.
+    output: Option<[f64; 3]>,
 }
 
 /// 5 % of independent losses.
@@ -64,6 +66,26 @@ pub fn runs(_: &Context, binary: &Path, full: bool) -> Measured {
 /// Less latency than half of the round trip.
 pub fn short(_: &Context, binary: &Path, full: bool) -> Measured {
     measure(binary, &Row { loss: "5%", budget_ms: 30, missing: 1e-3, sent: 1.50 }, full)
+}
+
+/// How constant the delay is, with two carriers at a time only, and which part of it is our output's. The
+/// goal: 1 ms.
+pub fn delay(_: &Context, binary: &Path, full: bool) -> Measured {
+    let row = Row { loss: "5%", budget_ms: 80, missing: 1e-4, sent: 1.30 };
+    let mut text = String::from(
+        "6 Mbit/s for 30 s over 25 Mbit/s, 60 ms, loss 5%; one way + 80 ms. The last column: how late datagrams left the output of `tidewire live`, by its own report.\n\n\
+         | carrier | seed | delay p50, p99 | jitter | at the output p50, p99, most |\n| --- | --- | --- | --- | --- |\n",
+    );
+    let mut holds = true;
+    for seed in 1..=if full { 3 } else { 1 } {
+        for carrier in [Carrier::Tidewire(row.budget_ms, &[]), Carrier::Udp] {
+            let Figures { p50, p99, jitter, output, .. } = run(binary, &row, carrier, seed, Duration::from_secs(30))?;
+            let own = output.map_or_else(String::new, |[p50, p99, most]| format!("{p50:.2}, {p99:.2}, {most:.2} ms"));
+            text += &format!("| {} | {seed} | {p50:.1}, {p99:.1} ms | {jitter:.2} ms | {own} |\n", carrier.name());
+            holds &= output.is_none() || jitter <= 1.0;
+        }
+    }
+    Ok((text, holds))
 }
 
 /// Measures all carriers on a row. The full run takes three seeds of a minute, the usual one a short seed.
@@ -96,7 +118,7 @@ fn table(row: &Row, carriers: &[Carrier], runs: &[Vec<Figures>], seeds: u32, len
         length.as_secs(),
     );
     for (carrier, runs) in carriers.iter().zip(runs) {
-        let Figures { missing, sent, p50, p99, jitter } = median(runs);
+        let Figures { missing, sent, p50, p99, jitter, .. } = median(runs);
         let latency = carrier.latency_ms().map_or_else(|| "none".into(), |latency| format!("{latency} ms"));
         text += &format!(
             "| {} | {latency} | {:.2} | {sent:.3} | {p50:.1}, {p99:.1} ms | {jitter:.2} ms |\n",
@@ -120,6 +142,7 @@ fn median(runs: &[Figures]) -> Figures {
         p50: of(|figures| figures.p50),
         p99: of(|figures| figures.p99),
         jitter: of(|figures| figures.jitter),
+        output: None,
     }
 }
 
@@ -136,6 +159,7 @@ fn run(binary: &Path, row: &Row, carrier: Carrier, seed: u32, length: Duration) 
         p50: quantile(0.5),
         p99: quantile(0.99),
         jitter: quantile(0.99) - quantile(0.01),
+        output: carried.output,
     })
 }
 
@@ -144,6 +168,7 @@ struct Carried {
     sent: Vec<Instant>,
     /// Bytes of UDP payload.
     payload: f64,
+    output: Option<[f64; 3]>,
 }
 
 /// Starts a carrier over a link of its own, and what `send` sends through it.
@@ -156,7 +181,7 @@ fn carry(
     send: impl FnOnce(SocketAddr) -> Result<Vec<Instant>, String>,
 ) -> Result<Carried, String> {
     let ready = Instant::now() + PATIENCE;
-    let far = carrier.start_far(binary, player, ready)?;
+    let mut far = carrier.start_far(binary, player, ready)?;
     let seed = seed.to_string();
     let link = ["--rate", "25mbit", "--rtt", "60ms", "--loss", loss, "--seed", &seed];
     let (link, entry) = Emulator::before(binary, &link, &far.target, ready)?;
@@ -166,7 +191,7 @@ fn carry(
     let lines = link.end(Instant::now() + PATIENCE)?;
     let counts = lines.iter().rev().find(|line| line.is("link_stats")).ok_or("the link reported no counts")?;
     let payload = counts.number("/forward/offered_bytes")? - HEADERS * counts.number("/forward/offered")?;
-    Ok(Carried { sent, payload })
+    Ok(Carried { sent, payload, output: far.output() })
 }
 
 /// Lengths of a run. Chosen: a minute is 240,000 packets of the stream.
@@ -187,7 +212,7 @@ mod tests {
 
     #[test]
     fn each_figure_has_a_median_of_its_own() {
-        let figures = |missing, sent| Figures { missing, sent, p50: 110.0, p99: 111.0, jitter: 1.0 };
+        let figures = |missing, sent| Figures { missing, sent, p50: 110.0, p99: 111.0, jitter: 1.0, output: None };
         let median = median(&[figures(3.0, 1.1), figures(1.0, 1.3), figures(2.0, 1.2)]);
         assert_eq!((median.missing, median.sent, median.p50), (2.0, 1.2, 110.0));
     }

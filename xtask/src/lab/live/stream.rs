@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A packet of a transport stream (ISO/IEC 13818-1), and those of a datagram.
-const PACKET: usize = 188;
+pub const PACKET: usize = 188;
 pub const PACKETS: usize = 7;
 /// Bytes of a datagram.
 pub const DATAGRAM: usize = PACKETS * PACKET;

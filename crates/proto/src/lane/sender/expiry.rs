@@ -33,21 +33,44 @@ pub(crate) struct Expired {
 }
 
 impl LaneSender {
-    /// Queues a message that should be at the receiver within `lifetime`. Returns false if there is no room.
+    /// Queues a message that should be at the receiver at `deadline`. Returns false if there is no room.
     pub fn send_message(
         &mut self,
         message: &[u8],
         in_order: bool,
+        important: bool,
+        deadline: Time,
         now: Time,
-        lifetime: Duration,
         symbol_len: usize,
     ) -> bool {
         let Some((first, end)) = self.write_message(message, in_order, symbol_len) else { return false };
-        self.messages.deadlines.push_back(Deadline { first, end, at: now + lifetime });
+        self.messages.deadlines.push_back(Deadline { first, end, at: deadline });
         if in_order {
             self.messages.last_in_order = Some(now);
         }
+        if important {
+            self.mark_important(first, end);
+        }
         true
+    }
+
+    fn mark_important(&mut self, first: SourceId, end: SourceId) {
+        match self.messages.important.back_mut() {
+            Some(run) if first <= run.end => run.end = end,
+            _ => self.messages.important.push_back(first..end),
+        }
+    }
+
+    /// Whether the peer may lack a symbol of an important message that was sent.
+    pub fn has_important(&self) -> bool {
+        self.messages.important.front().is_some_and(|run| run.start < self.ids.sent)
+    }
+
+    /// Forgets important messages that the peer has, or that were given up.
+    pub(super) fn forget_important(&mut self) {
+        while self.messages.important.front().is_some_and(|run| run.end <= self.ids.base) {
+            self.messages.important.pop_front();
+        }
     }
 
     /// Whether a message that is delivered in order was written in the last second. Others like it are then

@@ -12,6 +12,7 @@
 //! takes a millisecond to compute.
 
 mod complete;
+mod important;
 mod steady;
 mod target;
 
@@ -22,9 +23,10 @@ use crate::path::{LossEstimate, correlation};
 use crate::redundancy::tuning::{
     ASKED, AVERAGED, CLEAN_BOUND, COMPLETE_QUANTILE, COMPLETE_TARGET, DENSE, DRIFT, ENOUGH, EXCESS, FEW, LONG,
     PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
-    TARGET_PER_LOSS, UNKNOWN,
+    TARGET_PER_LOSS, UNKNOWN, UNKNOWN_DEADLINE,
 };
 pub use complete::plan_complete;
+use important::Importance;
 pub use steady::{SteadyPath, steady_share};
 use target::plan_default;
 pub use target::{Conditions, Nearest, Plan, Target, plan};
@@ -57,11 +59,20 @@ pub struct Planner {
     reviewed: bool,
     /// The averaged conditions of a long window; see [`Self::conditions`].
     seen: Option<Conditions>,
+    importance: Importance,
 }
 
 impl Default for Planner {
     fn default() -> Self {
-        Self { planned: Planned::NONE, made: Time::ZERO, in_order: true, since_review: 0, reviewed: false, seen: None }
+        Self {
+            planned: Planned::NONE,
+            made: Time::ZERO,
+            in_order: true,
+            since_review: 0,
+            reviewed: false,
+            seen: None,
+            importance: Importance::default(),
+        }
     }
 }
 
@@ -69,7 +80,8 @@ impl Planner {
     /// Called when a source symbol was sent for the first time. Reviews the share after every few symbols.
     pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_review += 1;
-        if !self.reviewed || self.since_review >= REVIEW {
+        let changed = self.importance.on_source(cx.flow.important);
+        if changed || !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
             self.planned.saturated = cx.path.saturated;
@@ -87,7 +99,8 @@ impl Planner {
         let loss = &cx.path.loss;
         if loss.weight < ENOUGH && (loss.rate == 0.0 || loss.weight < FEW) {
             (self.planned.plan, self.seen) = (None, None);
-            return UNKNOWN.min(cx.limits.max_overhead);
+            let has_deadlines = cx.limits.target.is_some() && !cx.flow.in_order;
+            return if has_deadlines { UNKNOWN_DEADLINE } else { UNKNOWN }.min(cx.limits.max_overhead);
         }
         if cx.limits.target.is_none() && (loss.upper < CLEAN_BOUND || self.planned.saturated) {
             (self.planned.plan, self.seen) = (None, None);
@@ -108,8 +121,9 @@ impl Planner {
                 .target
                 .map_or_else(|| plan_default(default_target(cx), conditions), |target| stated(target, conditions));
             (self.planned.plan, self.made, self.in_order) = (Some(plan), cx.now, cx.flow.in_order);
+            self.importance.on_plan(&plan);
         }
-        self.planned.plan.map_or(0.0, |plan| plan.share)
+        self.planned.plan.map_or(0.0, |plan| self.importance.share(&plan))
     }
 
     /// The inputs of a plan. In a long window they are averaged over part of the window.

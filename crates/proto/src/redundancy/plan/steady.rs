@@ -62,7 +62,14 @@ pub fn steady_share(
                 room: u64::MAX,
                 is_silent: false,
             },
-            flow: FlowState { backlog: path.saturated, credit: u64::MAX, interval, last: now, in_order: true },
+            flow: FlowState {
+                backlog: path.saturated,
+                credit: u64::MAX,
+                interval,
+                last: now,
+                in_order: true,
+                important: false,
+            },
             limits: CodingLimits {
                 max_span: DEFAULT_SPAN,
                 max_overhead,

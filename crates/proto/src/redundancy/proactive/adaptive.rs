@@ -8,8 +8,8 @@
 //! A *lone* symbol has long pauses on both sides. It is a tail of its own, so its repairs come soon, and
 //! are copies of it. They may exceed the default cap, because a flow of lone symbols has few bytes.
 //!
-//! In every second, all other proactive repairs are at most `max_overhead` times the source symbols
-//! ([`super::cap`]).
+//! In every second, all other proactive repairs are at most `max_overhead` times the source symbols; in every
+//! four seconds on a lane with important messages ([`super::cap`]).
 
 use super::ProactivePolicy;
 use super::cap::Cap;
@@ -37,6 +37,9 @@ pub struct Adaptive {
 
 impl ProactivePolicy for Adaptive {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+        if cx.flow.important {
+            self.cap.lengthen();
+        }
         self.cap.on_source(cx.now, cx.limits.max_overhead);
         // The repairs of a lone symbol are those of its tail.
         self.due = if is_lone(cx) { 0.0 } else { (self.due + cx.planned.share).min(MOST_DUE) };

@@ -1,4 +1,4 @@
-//! The cap on proactive repairs, kept in every second. [`super::Adaptive`] uses it.
+//! The cap on proactive repairs, kept in every second, or in every four. [`super::Adaptive`] uses it.
 //!
 //! In each second that ends with a proactive repair, the number of these repairs is at most `max_overhead`
 //! times the number of source symbols. If a second has too few symbols for one repair, one repair is allowed
@@ -7,9 +7,13 @@
 
 use crate::Time;
 
-/// Parts of a second. When the cap is the limit, rounding costs two parts, which is 3 % of the cap.
+/// Parts of the time in which the cap is kept: a second, or four with important messages ([`LONG`]). When the
+/// cap is the limit, rounding costs two parts, which is 3 % of the cap.
 const PARTS: usize = 64;
-const PART: u64 = 1_000_000_000 / PARTS as u64;
+const SECOND: u64 = 1_000_000_000 / PARTS as u64;
+/// The same if the lane has important messages, whose repairs are not even. Chosen: four seconds hold two
+/// picture groups of the usual length.
+const LONG: u64 = 4 * SECOND;
 
 /// Counts of the packets sent in the last second, and up to two parts of a second before it.
 #[derive(Debug)]
@@ -19,17 +23,26 @@ pub(super) struct Cap {
     parts: [[u32; 2]; PARTS + 1],
     sums: [u32; 2],
     newest: u64,
+    /// Length of a part in nanoseconds.
+    part: u64,
     /// Repairs earned by the source symbols since the last repair, at most one.
     earned: f64,
 }
 
 impl Default for Cap {
     fn default() -> Self {
-        Self { parts: [[0; 2]; PARTS + 1], sums: [0; 2], newest: 0, earned: 0.0 }
+        Self { parts: [[0; 2]; PARTS + 1], sums: [0; 2], newest: 0, part: SECOND, earned: 0.0 }
     }
 }
 
 impl Cap {
+    /// Keeps the cap over a longer time from now on.
+    pub fn lengthen(&mut self) {
+        if self.part != LONG {
+            *self = Self { part: LONG, ..Self::default() };
+        }
+    }
+
     /// Counts a source symbol that was sent.
     pub fn on_source(&mut self, now: Time, max_overhead: f64) {
         self.count(now, 0);
@@ -52,7 +65,7 @@ impl Cap {
         f64::from(repairs + 1) <= max_overhead * f64::from(sources - oldest) || (repairs == 0 && self.earned >= 1.0)
     }
 
-    /// Number of repairs in the last second.
+    /// Number of repairs in the time over which the cap is kept.
     pub fn repairs(&mut self, now: Time) -> u32 {
         self.forget(now);
         self.sums[1]
@@ -67,7 +80,7 @@ impl Cap {
 
     /// Drops the parts that are older than a second.
     fn forget(&mut self, now: Time) {
-        let part = now.0 / PART;
+        let part = now.0 / self.part;
         for number in self.newest + 1..=part.min(self.newest + self.parts.len() as u64) {
             let index = self.index(number);
             let old = core::mem::take(&mut self.parts[index]);
@@ -122,6 +135,23 @@ mod tests {
         // Frames of twenty symbols, then a flow that pauses for seconds.
         send(0.3, (0..6_000).map(|n| if n % 20 == 0 { 33_000 } else { 50 }));
         send(0.3, (0..6_000).map(|n| if n % 500 == 0 { 3_000_000 } else { 1_000 }));
+    }
+
+    #[test]
+    fn a_lane_with_important_messages_may_spend_four_seconds_at_once_and_no_more() {
+        let (mut cap, mut sent) = (Cap::default(), 0);
+        cap.lengthen();
+        // Nothing is wanted for three seconds, and all that is allowed in the fourth and the fifth.
+        for n in 0..5_000 {
+            let now = Time::from_millis(n);
+            cap.lengthen();
+            cap.on_source(now, 0.15);
+            while n >= 3_000 && cap.allows(now, 0.15) {
+                cap.on_repair(now);
+                sent += 1;
+            }
+        }
+        assert!((560..=600).contains(&sent), "{sent} of 4,000 symbols in any four seconds");
     }
 
     #[test]

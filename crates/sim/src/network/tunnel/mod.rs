@@ -256,7 +256,12 @@ impl Courier {
             let inner = side.queue.pop(now, rtt)?;
             side.sent_bytes += tunnel::Packet::bytes(&inner) as u64;
             let delivery = inner.delivery();
-            Some(Outgoing { data: inner.to_bytes(seed), lifetime: tunnel::lifetime(rtt, delivery), delivery })
+            Some(Outgoing {
+                data: inner.to_bytes(seed),
+                lifetime: tunnel::lifetime(rtt, delivery),
+                delivery,
+                important: false,
+            })
         });
         if let Err(error) = filled {
             self.error(format!("no message at {end:?}: {error}"));
