@@ -18,6 +18,7 @@ __all__ = [
     "MessageError",
     "ModelError",
     "NoAnswerError",
+    "PlotError",
     "ScenarioError",
     "SettingError",
     "StreamResetError",
@@ -66,6 +67,10 @@ class ScenarioError(TidewireError, ValueError):
 
 class SweepError(TidewireError, ValueError):
     """A sweep is wrong: cells that are alike, values of another kind, another sweep's folder."""
+
+
+class PlotError(TidewireError, ValueError):
+    """There is nothing to draw: data of another kind, or no data; the text says what is wanted."""
 
 
 class SettingError(TidewireError, ValueError):
