@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::transfer::{RecordReader, RecordWriter};
+use tidewire_transfer::{RecordReader, RecordWriter};
 use tidewire_fuzz::at_once;
 
 /// The magic bytes of this version of the file transfer.
