@@ -131,7 +131,7 @@ fn the_cells_of_an_experiment_are_its_rows() {
     assert!(!made.path().join("papers").exists(), "a cell wrote a file");
 }
 
-/// What the command makes of an interpreter is shown with a script; with real workers, `crates/py/tests` show it.
+/// A script stands for the interpreter here. The tests of the Python package run real workers.
 #[cfg(unix)]
 #[test]
 fn the_rows_of_an_executor_are_written_as_they_come() {
