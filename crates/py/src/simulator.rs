@@ -1,5 +1,5 @@
-//! The simulator: one run of a scenario as a row, one of a network as a row for each flow, and the links of the
-//! grid.
+//! The simulator: one run of a scenario as a row, one of a network as a row for each flow, and the links of
+//! the grid.
 //!
 //! `tidewire.simulator` turns its arguments into the text of a scenario file and calls these functions.
 //! Invariants: the row depends only on scenario, seed and limit; a run is done without the GIL, and Ctrl-C
