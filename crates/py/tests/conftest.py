@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,14 @@ from cluster import HERE, Cluster
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers import the modules of the tests."""
     monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Let Ctrl-C raise. A shell starts its background jobs with SIGINT ignored, and Python keeps that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
