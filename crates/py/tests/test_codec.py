@@ -184,7 +184,8 @@ def test_buffers_are_given_back() -> None:
 
 
 def test_other_threads_run_while_it_encodes() -> None:
-    sources, out = data(250, 1 << 14), np.empty((64, 1 << 14), np.uint8)
+    # A call takes several times as long as a turn of the other thread.
+    sources, out = data(250, 1 << 17), np.empty((64, 1 << 17), np.uint8)
     block, ticks, done, free = Generation("rlc", 250), [0], threading.Event(), threading.Event()
 
     def encode() -> None:

@@ -27,8 +27,8 @@ from tidewire.files import FileProgress, Outcome
 
 #: Longer than any test takes: a hang is a failure, not a wait.
 PATIENCE = 60
-#: Longer than a socket keeps, so that a transfer can be met in its middle.
-LARGE = 48 << 20
+#: A file, and a rate at which it takes 1.3 s, so that a transfer is met in its middle on every machine.
+LARGE, RATE = 16 << 20, "100mbit"
 
 
 def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -44,7 +44,7 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 async def ends(listener: Listener) -> tuple[Connection, Connection]:
     """Connect two ends."""
     accepting = asyncio.ensure_future(listener.accept())
-    return await tidewire.connect(listener.link()), await accepting
+    return await tidewire.connect(listener.link(), max_rate=RATE), await accepting
 
 
 def plant(folder: Path) -> Path:
@@ -194,7 +194,7 @@ async def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(TypeError):
             await send_files(ours, [7])  # type: ignore[list-item]
         # An exception of `progress` ends the transfer, and is the caller's.
-        (root / "large").write_bytes(bytes(LARGE))
+        (root / "large").write_bytes(os.urandom(LARGE))
         receiving = asyncio.ensure_future(receive_files(theirs, tmp_path / "there"))
         with pytest.raises(ZeroDivisionError):
             await send_files(ours, [root], progress=lambda now: 1 / (now.files - now.files))
