@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::transfer::Checkpoint;
+use tidewire_transfer::Checkpoint;
 
 /// Bytes of the part that belongs to the state file.
 const BYTES: u64 = 1 << 40;

@@ -5,8 +5,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::transfer::{RecordReader, RecordWriter};
 use tidewire_fuzz::at_once;
+use tidewire_transfer::{RecordReader, RecordWriter};
 
 /// The magic bytes of this version of the file transfer.
 static MAGIC: LazyLock<Vec<u8>> = LazyLock::new(|| {

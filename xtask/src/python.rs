@@ -1,5 +1,5 @@
 //! The Python package (`crates/py`): its lints, its types, and its tests against a wheel that was built from
-//! the source distribution, in a fresh virtual environment.
+//! the source distribution, in a fresh virtual environment. The tests of papers also use the command.
 //!
 //! Invariant: the tests import what users install, never the sources beside them. The tools have one version
 //! each (`crates/py/requirements.txt`) and lie below `target/py`, so nothing of the user's is changed.
@@ -14,7 +14,7 @@ use crate::tools;
 /// The crate, from the workspace root.
 const CRATE: &str = "crates/py";
 
-/// Runs everything: clippy, the wheel, ruff, mypy with the stub against the module, pytest.
+/// Runs everything: clippy, the wheel, ruff, mypy with the stub against the module, the command, pytest.
 pub fn check(context: &Context) -> Result<(), String> {
     tools::packages(context, &[("python3 -m ensurepip --version", "python3 python3-venv")])?;
     let mut clippy = context.command("cargo clippy --profile checked --locked --manifest-path crates/py/Cargo.toml");
@@ -37,7 +37,9 @@ pub fn check(context: &Context) -> Result<(), String> {
     run(venv.python("-m mypy python tests benchmarks --cache-dir").arg(&cache))?;
     // pyo3's classes are laid out by themselves, which only newer type checkers have a word for.
     run(&mut venv.python("-m mypy.stubtest tidewire._native --ignore-disjoint-bases"))?;
-    run(&mut venv.python("-m pytest -p no:cacheprovider --durations 5"))
+    run(&mut context.command("cargo build --profile checked --locked --package tidewire-cli"))?;
+    let command = context.target.join("checked/tidewire");
+    run(venv.python("-m pytest -p no:cacheprovider --durations 5").env("TIDEWIRE_TEST_COMMAND", command))
 }
 
 /// A virtual environment below `target/py`.

@@ -17,7 +17,7 @@ const CRATES: [&[&str]; 6] = [
     &["tidewire-codec", "tidewire-units"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
-    &["tidewire-lab"],
+    &["tidewire-lab", "tidewire-transfer"],
     &["tidewire-papers"],
     &["tidewire-cli", "tidewire-capi", "tidewire-py"],
 ];

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::report::{Console, rate};
-use crate::transfer::{self, FileFailure};
+use tidewire_transfer::{self as transfer, FileFailure};
 
 /// Interval between two drawings of a bar.
 const BAR_PERIOD: Duration = Duration::from_millis(200);

@@ -17,8 +17,8 @@ use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
-use crate::transfer::Outcome;
 use crate::via::Through;
+use tidewire_transfer::Outcome;
 
 /// Close code of a finished job.
 pub const DONE: CloseCode = CloseCode::Done;

@@ -102,3 +102,67 @@ fn without_root_the_lab_says_what_it_lacks_and_writes_nothing() {
     assert!(output.status.code() == Some(1) && said.contains("need root"), "{said}");
     assert!(!out.exists());
 }
+
+/// Returns the rows that the command prints.
+fn printed(arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = tidewire(&["papers"]).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    schema::lines(&output.stdout)
+}
+
+#[test]
+fn the_cells_of_an_experiment_are_its_rows() {
+    let made = tempfile::tempdir().unwrap();
+    let experiment = ["streaming-code-5g", "--only", "table-1", "--json"];
+    let whole = printed(&[&experiment[..], &["--out", made.path().to_str().unwrap()]].concat());
+    let mut cells = Vec::new();
+    for cell in 0.. {
+        let mut command = tidewire(&[&["papers"][..], &experiment, &["--cell", &cell.to_string()]].concat());
+        let output = command.current_dir(&made).output().unwrap();
+        if output.status.code() != Some(0) {
+            let wanted = format!("--cell {cell}: table-1 has {cell} cells, counted from 0");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.code() == Some(2) && said.contains(&wanted), "{said}");
+            break;
+        }
+        cells.extend(schema::lines(&output.stdout));
+    }
+    assert!(cells == whole && !cells.is_empty());
+    assert!(!made.path().join("papers").exists(), "a cell wrote a file");
+}
+
+/// A script stands for the interpreter here. The tests of the Python package run real workers.
+#[cfg(unix)]
+#[test]
+fn the_rows_of_an_executor_are_written_as_they_come() {
+    use std::os::unix::fs::PermissionsExt;
+    let made = tempfile::tempdir().unwrap();
+    let python = made.path().join("python");
+    let run = |script: &str| {
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o700)).unwrap();
+        let arguments = ["papers", "streaming-code-5g", "--only", "table-1", "--executor", "processes", "--out", "out"];
+        let mut command = tidewire(&arguments);
+        let output = command.env("TIDEWIRE_PYTHON", &python).current_dir(&made).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // 0.1 + 0.2, which a reader that rounds once too often does not return.
+    let row =
+        r#"{"event":"figure_row","curve":"a","how":"model","loss":0.0,"parameter":1.0,"value":0.30000000000000004}"#;
+    let (code, said) = run(&format!("echo $@ > asked\necho '{row}'"));
+    assert_eq!(code, Some(0), "{said}");
+    let written = fs::read_to_string(made.path().join("out/table-1.json")).unwrap();
+    assert!(written.contains("0.30000000000000004"), "{written}");
+    let asked = fs::read_to_string(made.path().join("asked")).unwrap();
+    assert!(asked.starts_with("-m tidewire.papers streaming-code-5g table-1 --cells "), "{asked}");
+    for (script, wanted) in
+        [("echo row", "a worker printed no row"), ("exit 3", "-m tidewire.papers` failed: exit status: 3")]
+    {
+        let (code, said) = run(script);
+        assert!(code == Some(1) && said.contains(wanted), "{said}");
+    }
+    fs::remove_file(&python).unwrap();
+    let arguments = ["papers", "sphinx", "--executor", "processes"];
+    let output = tidewire(&arguments).env("TIDEWIRE_PYTHON", &python).current_dir(&made).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("set TIDEWIRE_PYTHON"));
+}

@@ -6,7 +6,8 @@ Install the wheel of the profile ``release`` first, on a quiet machine (docs/pyt
     python crates/py/benchmarks/compare.py target/release/examples/rust_side
 
 Both sides take turns, and the medians of all turns are compared. ``compare.py awaits`` measures what
-rounds of 10,000 awaits leave in memory, and ``compare.py sweep`` what two workers gain.
+rounds of 10,000 awaits leave in memory, ``compare.py connections`` what ten rounds of 1,000 connections
+leave, and ``compare.py sweep`` what two workers gain.
 """
 
 from __future__ import annotations
@@ -150,6 +151,44 @@ async def awaits(rounds: int = 10, each: int = 10_000) -> list[tuple[int, int]]:
     return found
 
 
+def descriptors() -> int:
+    """Return how many descriptors this process has."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def one_connection(listener: tidewire.Listener) -> None:
+    """Connect, send a byte each way, and close both ends."""
+    accepting = asyncio.ensure_future(listener.accept())
+    ours = await tidewire.connect(listener.link())
+    theirs = await accepting
+    reader, writer = await ours.open()
+    writer.write(b"x")
+    far_reader, far_writer = await theirs.accept()
+    far_writer.write(await far_reader.readexactly(1))
+    await reader.readexactly(1)
+    await ours.close(linger=0)
+    await theirs.close(linger=0)
+
+
+async def connections(rounds: int = 10, each: int = 1_000) -> None:
+    """Print the bytes of Python and of the process, and its descriptors, after each round."""
+    async with await tidewire.listen("127.0.0.1:0") as listener:
+        for number in range(1, rounds + 1):
+            began = time.monotonic()
+            for _ in range(each):
+                await one_connection(listener)
+            # The thread of the transport closes its sockets when it comes to that.
+            await asyncio.sleep(1)
+            gc.collect()
+            traced, files = tracemalloc.get_traced_memory()[0], descriptors()
+            seconds = time.monotonic() - began
+            print(
+                f"round {number}: Python {traced:,} bytes, process {resident():,} bytes, "
+                f"{files} descriptors, {seconds:.1f} s",
+                flush=True,
+            )
+
+
 def nap(cell: dict[str, Any]) -> dict[str, Any]:
     """Take 0.1 s, as an experiment that waits for nothing else."""
     time.sleep(0.1)
@@ -181,6 +220,9 @@ def sweeps(count: int = 1000) -> None:
 def main(arguments: list[str]) -> None:
     """Run what the command line names."""
     match arguments:
+        case ["connections"]:
+            tracemalloc.start()
+            asyncio.run(connections())
         case ["awaits"]:
             tracemalloc.start()
             for number, (traced, memory) in enumerate(asyncio.run(awaits()), 1):

@@ -61,6 +61,14 @@ pub static STOPPED: Class = Class::new("StreamStoppedError");
 pub static MESSAGE: Class = Class::new("MessageError");
 /// A message found no room within its lifetime.
 pub static BLOCKED: Class = Class::new("MessageBlockedError");
+/// The paths cannot be sent together.
+pub static PATHS: Class = Class::new("PathsError");
+/// A folder cannot receive files.
+pub static DESTINATION: Class = Class::new("DestinationError");
+/// A transfer of files ended early.
+pub static TRANSFER: Class = Class::new("TransferError");
+/// A transfer of files was cut off, and can be resumed.
+pub static CUT_OFF: Class = Class::new("TransferCutOffError");
 /// Something was used after it was closed.
 pub static CLOSED: Class = Class::new("ClosedError");
 /// The transport was used outside of its event loop.

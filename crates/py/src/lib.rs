@@ -32,12 +32,13 @@ mod _native {
     #[pymodule_export]
     use crate::model::{asking, fairness, gilbert, least_redundancy, sphinx, streaming};
     #[pymodule_export]
-    use crate::simulator::{grid_cells, simulate};
+    use crate::simulator::{grid_cells, simulate, simulate_network};
     #[pymodule_export]
     use crate::transport::{
         bell::Bell,
         connection::Connection,
         endpoint::{Listener, connect},
+        files::{Destination, Tally, receive_files, send_files},
         operation::Operation,
         stream::Stream,
     };

@@ -1,4 +1,5 @@
-//! The simulator: one run of a scenario as a row, and the links of the grid.
+//! The simulator: one run of a scenario as a row, one of a network as a row for each flow, and the links of
+//! the grid.
 //!
 //! `tidewire.simulator` turns its arguments into the text of a scenario file and calls these functions.
 //! Invariants: the row depends only on scenario, seed and limit; a run is done without the GIL, and Ctrl-C
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidewire_proto::Time;
 use tidewire_sim::grid::{self, Cell};
+use tidewire_sim::network::{FlowReport, Network, Plan, Report as Outcome};
 use tidewire_sim::report::Report;
 use tidewire_sim::scenario::Scenario;
 
@@ -38,8 +41,7 @@ pub fn simulate<'py>(
     if scenario.flows.is_empty() {
         return Err(SCENARIO.raise(py, format!("{file}: no flow: add [[flow]] with from and bytes")));
     }
-    let limit = Duration::try_from_secs_f64(limit)
-        .map_err(|_| SCENARIO.raise(py, format!("a limit of {limit} s: give virtual seconds of at least 0")))?;
+    let limit = limit_of(py, limit)?;
     let seed = scenario.seed;
     let report = py.detach(|| run(&scenario, limit))?;
     let row = row(py, &report)?;
@@ -107,6 +109,69 @@ fn row<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     counts.into_iter().try_for_each(|(name, count)| row.set_item(name, count))?;
     row.set_item("link_queueing_ms", link.mean_queueing().as_secs_f64() * 1e3)?;
     Ok(row)
+}
+
+/// Runs all flows of a network together, and returns a row for each.
+#[pyfunction]
+pub fn simulate_network<'py>(
+    py: Python<'py>,
+    text: &str,
+    file: &str,
+    seed: Option<u64>,
+    limit: f64,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let plan = Plan::parse(text, Path::new(file)).map_err(|error| SCENARIO.raise(py, error))?;
+    let limit = limit_of(py, limit)?;
+    let seed = seed.unwrap_or(plan.seed);
+    let plan = plan.with_seed(seed);
+    if let Some(flow) = plan.not_simulated() {
+        let text =
+            format!("{file}: flow {}: the simulator has neither BBR nor peers: write newreno or cubic", flow.name);
+        return Err(SCENARIO.raise(py, text));
+    }
+    let report = py.detach(|| run_network(&plan, plan.time.unwrap_or(limit)))?;
+    report.flows.iter().map(|flow| row_of_flow(py, flow, seed)).collect()
+}
+
+fn run_network(plan: &Plan, limit: Duration) -> PyResult<Outcome> {
+    let mut network = Network::new(plan);
+    let (mut at, end) = (Time::ZERO, Time::ZERO + limit);
+    let mut pulse = Pulse::new();
+    while at < end {
+        at = end.min(at + STEP);
+        network.until(at);
+        if network.now() < at {
+            // All flows have ended.
+            break;
+        }
+        pulse.check()?;
+    }
+    Ok(network.report())
+}
+
+fn row_of_flow<'py>(py: Python<'py>, flow: &FlowReport, seed: u64) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("name", &flow.name)?;
+    row.set_item("kind", flow.kind)?;
+    row.set_item("from", &flow.from)?;
+    row.set_item("to", &flow.to)?;
+    row.set_item("bytes", flow.bytes)?;
+    row.set_item("whole", flow.whole)?;
+    row.set_item("seconds", flow.seconds)?;
+    row.set_item("goodput_bps", flow.goodput_bps())?;
+    for (name, value) in of_delays(py, &flow.latencies.latency)? {
+        row.set_item(format!("latency_{name}_ms"), value)?;
+    }
+    row.set_item("packets", flow.packets)?;
+    row.set_item("repeated", flow.repeated)?;
+    row.set_item("errors", flow.errors.join("; "))?;
+    row.set_item("seed", seed)?;
+    Ok(row)
+}
+
+fn limit_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| SCENARIO.raise(py, format!("a limit of {seconds} s: give virtual seconds of at least 0")))
 }
 
 /// The cells of the grid: `core`, on which every change is judged, or `around` it.

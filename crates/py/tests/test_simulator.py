@@ -12,7 +12,7 @@ import pytest
 
 from tidewire import simulator
 from tidewire.errors import ScenarioError
-from tidewire.simulator import simulate
+from tidewire.simulator import simulate, simulate_network
 
 SECTIONS: dict[str, Any] = {
     "seed": 3,
@@ -110,3 +110,38 @@ def test_ctrl_c_ends_a_run() -> None:
     with pytest.raises(KeyboardInterrupt):
         simulate(endless)
     assert time.monotonic() - pressed[0] < 0.5
+
+
+def network(kind: str = "newreno") -> dict[str, Any]:
+    """Return two flows that share a link, one of them in a tunnel."""
+    names: list[dict[str, Any]] = [{"name": name} for name in ("a", "b")]
+    link = {"from": "a", "to": "b", "rate": "10mbit", "delay": "5ms", "loss": "1%"}
+    flows = [
+        {"kind": kind, "from": "a", "to": "b", "through": "t"},
+        {"from": "a", "to": "b", "rate": "1mbit"},
+    ]
+    tunnel = [{"name": "t", "from": "a", "to": "b"}]
+    return {"time": "4s", "node": names, "link": [link], "tunnel": tunnel, "flow": flows}
+
+
+def test_a_network_has_a_row_for_each_flow() -> None:
+    tcp, ours = rows = simulate_network(network(), 3)
+    assert [(row["name"], row["kind"], row["from"], row["to"]) for row in rows] == [
+        ("1", "newreno", "a", "b"),
+        ("2", "tidewire", "a", "b"),
+    ]
+    assert ours["goodput_bps"] == pytest.approx(1e6, rel=0.1)
+    assert ours["latency_p50_ms"] > 5
+    assert tcp["goodput_bps"] > 2e6
+    assert all(row["errors"] == "" and row["seed"] == 3 for row in rows)
+    assert simulate_network(network(), 3) == rows
+    assert simulate_network(network(), 4) != rows
+
+
+def test_a_wrong_network_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="neither BBR nor peers"):
+        simulate_network(network("bbr"))
+    with pytest.raises(ScenarioError, match="a limit of -1"):
+        simulate_network(network(), limit=-1)
+    with pytest.raises(ScenarioError, match="scenario"):
+        simulate_network("[[node]]\nname = 7\n")

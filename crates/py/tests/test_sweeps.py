@@ -5,74 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import experiments
 import numpy as np
 import pytest
+from cluster import Cluster
 
 from tidewire.errors import SweepError
 from tidewire.sweeps import Progress, sweep
-
-distributed = pytest.importorskip("distributed")
-HERE = Path(__file__).parent
-#: Longer than a cluster takes to start on a busy machine.
-PATIENCE = 60
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
-
-
-class Cluster:
-    """A scheduler and two worker processes, which talk over TCP on loopback."""
-
-    def __init__(self, folder: Path) -> None:
-        self.programs: list[subprocess.Popen[bytes]] = []
-        address = folder / "scheduler.json"
-
-        def start(*arguments: str) -> subprocess.Popen[bytes]:
-            with (folder / "log").open("ab") as log:
-                program = subprocess.Popen(
-                    [sys.executable, "-m", *arguments], cwd=folder, stdout=log, stderr=log
-                )
-            self.programs.append(program)
-            return program
-
-        start(
-            "distributed.cli.dask_scheduler",
-            *("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(address)),
-        )
-        self.workers = [
-            start(
-                "distributed.cli.dask_worker",
-                *("--scheduler-file", str(address), "--nthreads", "1", "--no-nanny", "--no-dashboard"),
-                *("--host", "127.0.0.1", "--local-directory", str(folder)),
-            )
-            for _ in range(2)
-        ]
-        self.client = distributed.Client(scheduler_file=str(address), timeout=PATIENCE)
-        self.client.wait_for_workers(2, timeout=PATIENCE)
-
-    def close(self) -> None:
-        self.client.close()
-        for program in self.programs:
-            program.kill()
-            program.wait()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.close()
 
 
 def cells(count: int, **also: Any) -> list[dict[str, Any]]:
@@ -179,7 +123,7 @@ def test_dask_gives_the_same_rows(cluster: Cluster, tmp_path: Path) -> None:
     assert len(local.rows) == 8
     remote = sweep(experiments.simulated, work, executor=cluster.client, path=tmp_path / "parts")
     assert remote == local
-    address = cluster.client.scheduler.address.replace("tcp://", "dask://")
+    address = cluster.address
     assert sweep(experiments.simulated, work, executor=address) == local
     # What Dask wrote, processes read.
     assert sweep(experiments.simulated, work, path=tmp_path / "parts") == local

@@ -419,6 +419,36 @@ async def test_waiting_leaves_nothing_behind() -> None:
         tracemalloc.stop()
 
 
+@on_loop
+async def test_connections_leave_nothing_behind() -> None:
+    async with await tidewire.listen("127.0.0.1:0") as listener:
+
+        async def round_of_connections() -> None:
+            for _ in range(100):
+                accepting = asyncio.ensure_future(listener.accept())
+                ours = await tidewire.connect(listener.link())
+                theirs = await accepting
+                reader, writer = await ours.open()
+                writer.write(b"x")
+                far_reader, far_writer = await theirs.accept()
+                far_writer.write(await far_reader.readexactly(1))
+                await reader.readexactly(1)
+                await ours.close(linger=0)
+                await theirs.close(linger=0)
+            await asyncio.sleep(0)
+            gc.collect()
+
+        await round_of_connections()
+        tracemalloc.start()
+        await round_of_connections()
+        before = tracemalloc.get_traced_memory()[0]
+        await round_of_connections()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+    # One object of 80 bytes for each of the 100 connections would be more.
+    assert grown < 8_000
+
+
 def test_a_loop_that_is_over_leaves_no_descriptor() -> None:
     async def once() -> None:
         async with pair() as (ours, _):

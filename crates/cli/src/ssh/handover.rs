@@ -7,7 +7,7 @@ use std::fmt;
 
 use tidewire::link::Link;
 
-use crate::{forward, transfer};
+use crate::forward;
 
 /// What the line begins with. Chosen: no shell prints it by chance.
 const MARK: &str = "TIDEWIRE-LINK ";
@@ -25,7 +25,7 @@ impl Job {
     /// The versions of all protocols that both ends must share: of the packets and of the job.
     fn speaks(self) -> String {
         let job = match self {
-            Self::Receive => transfer::PROTOCOL,
+            Self::Receive => tidewire_transfer::PROTOCOL,
             Self::Serve => forward::PROTOCOL,
         };
         format!("{:08x}.{job}", tidewire_proto::wire::VERSION)

@@ -17,8 +17,8 @@ use crate::report::{Console, Event};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::Job;
 use crate::ssh::detach::{Detach, Vigil};
-use crate::transfer::{self, Destination, Limits};
 use crate::watch::WatchArgs;
+use tidewire_transfer::{self as transfer, Destination, Limits};
 
 use super::send::{cut_off, judge};
 

@@ -18,9 +18,9 @@ use crate::progress::{Meter, failed};
 use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
-use crate::transfer::{self, Found, Outcome, TransferError, scan};
 use crate::via::Via;
 use crate::watch::WatchArgs;
+use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.

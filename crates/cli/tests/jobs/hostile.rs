@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use tidewire::{CloseCode, Config, Connection, Endpoint, Secret};
-use tidewire_cli::transfer::{Reason, Record, RecordReader, RecordWriter};
+use tidewire_transfer::{Reason, Record, RecordReader, RecordWriter};
 use tokio::io::split;
 
 use crate::process::{Running, tidewire};

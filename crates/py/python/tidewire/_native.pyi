@@ -1,5 +1,6 @@
 """The native part of the package. Import its parts from `tidewire.codec` and `tidewire.model`."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, final, overload
 
@@ -12,19 +13,24 @@ __all__ = [
     "Connection",
     "DecodePlan",
     "Decoder",
+    "Destination",
     "Encoder",
     "Generation",
     "Listener",
     "Operation",
     "Recoder",
     "Stream",
+    "Tally",
     "asking",
     "connect",
     "fairness",
     "gilbert",
     "grid_cells",
     "least_redundancy",
+    "receive_files",
+    "send_files",
     "simulate",
+    "simulate_network",
     "sphinx",
     "streaming",
 ]
@@ -370,6 +376,38 @@ class Connection:
         """Return the plan of repair if it is news."""
 
 @final
+class Destination:
+    """A folder that receives files. See `tidewire.files.Destination`."""
+
+    def __new__(
+        cls, folder: str | os.PathLike[str], max_bytes: int | None, max_files: int | None
+    ) -> Destination: ...
+
+@final
+class Tally:
+    """What a transfer of files has done so far."""
+
+    def __new__(cls) -> Tally: ...
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Return files and bytes in all, bytes moved, bytes carried before, entries kept."""
+    def failures(self) -> list[tuple[str, str, str]]:
+        """Return what did not arrive: path, reason and detail."""
+
+def send_files(
+    connection: Connection,
+    paths: Sequence[str | os.PathLike[str]],
+    tally: Tally,
+    bell: Bell,
+    token: int,
+) -> Operation:
+    """Send files: entries kept, their bytes, bytes carried before, entries that failed, whether damaged."""
+
+def receive_files(
+    connection: Connection, destination: Destination, tally: Tally, bell: Bell, token: int
+) -> Operation:
+    """Receive files: as `send_files`."""
+
+@final
 class Listener:
     """A socket that accepts. See `tidewire.transport.Listener`."""
 
@@ -403,6 +441,9 @@ def connect(
 
 def simulate(text: str, file: str, seed: int | None, limit: float) -> dict[str, Any]:
     """Run the text of a scenario file for at most `limit` virtual seconds. `file` is its name in errors."""
+
+def simulate_network(text: str, file: str, seed: int | None, limit: float) -> list[dict[str, Any]]:
+    """Run a network. See `tidewire.simulator.simulate_network`."""
 
 def grid_cells(part: str) -> list[dict[str, Any]]:
     """Return the cells of the grid: `core` or `around`."""

@@ -5,6 +5,11 @@ The texts are those of the command and of the Rust library: what is wrong, the v
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewire.files import Outcome
+
 __all__ = [
     "ArrayError",
     "ClosedError",
@@ -12,18 +17,24 @@ __all__ = [
     "ConnectError",
     "ConnectionLostError",
     "DeficitError",
+    "DestinationError",
+    "FilesError",
     "ForkError",
     "LoopError",
     "MessageBlockedError",
     "MessageError",
     "ModelError",
     "NoAnswerError",
+    "PathsError",
+    "PlotError",
     "ScenarioError",
     "SettingError",
     "StreamResetError",
     "StreamStoppedError",
     "SweepError",
     "TidewireError",
+    "TransferCutOffError",
+    "TransferError",
     "TransportError",
 ]
 
@@ -66,6 +77,10 @@ class ScenarioError(TidewireError, ValueError):
 
 class SweepError(TidewireError, ValueError):
     """A sweep is wrong: cells that are alike, values of another kind, another sweep's folder."""
+
+
+class PlotError(TidewireError, ValueError):
+    """There is nothing to draw: data of another kind, or no data; the text says what is wanted."""
 
 
 class SettingError(TidewireError, ValueError):
@@ -124,6 +139,37 @@ class MessageError(TransportError):
 
 class MessageBlockedError(MessageError, TimeoutError):
     """There was no room for a message within its lifetime."""
+
+
+class PathsError(TidewireError, ValueError):
+    """Paths cannot be sent together: two have one name at the destination, or one has none."""
+
+
+class DestinationError(TransportError):
+    """A folder cannot receive files: it cannot be made or opened."""
+
+
+class TransferError(TransportError):
+    """A transfer of files ended early: the peer does not speak the protocol, or breaks it."""
+
+
+class TransferCutOffError(TransferError, ConnectionResetError):
+    """A transfer of files was cut off. The same transfer over a new connection resumes it."""
+
+
+class FilesError(TransferError):
+    """The transfer went to its end, and some entries did not arrive. The others did.
+
+    Attributes:
+        outcome: what arrived and what did not, a :class:`tidewire.files.Outcome`.
+    """
+
+    def __init__(self, text: str, outcome: Outcome) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type[FilesError], tuple[str, Outcome]]:
+        return type(self), (str(self), self.outcome)
 
 
 class ClosedError(TransportError):

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Scenario", "dataframe", "grid_cells", "grid_scenario", "scenario_text", "simulate", "table"]
+__all__ = [
+    "Scenario",
+    "dataframe",
+    "grid_cells",
+    "grid_scenario",
+    "scenario_text",
+    "simulate",
+    "simulate_network",
+    "table",
+]
 
 #: A file, the text of one, or its sections by name. Values are texts with a unit, as in the file.
 Scenario: TypeAlias = "os.PathLike[str] | str | Mapping[str, Any]"
@@ -53,16 +62,42 @@ def simulate(scenario: Scenario, seed: int | None = None, *, limit: float = 600.
     Raises:
         ScenarioError: the scenario is wrong; the text names file, line and key.
     """
+    return _native.simulate(*_text_and_file(scenario), seed, limit)
+
+
+def simulate_network(
+    scenario: Scenario, seed: int | None = None, *, limit: float = 600.0
+) -> list[dict[str, Any]]:
+    """Run a network with all of its flows at once (docs/networks.md): TCP, tunnels, and connections of ours.
+
+    Args:
+        scenario: as for :func:`simulate`. In a dictionary, nodes, links, tunnels and flows are lists.
+        seed: the source of all randomness, at least 0; the scenario's own, or 1, unless given.
+        limit: virtual seconds after which the run ends, if the scenario has no ``time``.
+
+    Returns:
+        A row for each flow, in the scenario's order: ``name``, ``kind``, ``from``, ``to``, ``bytes``,
+        ``whole`` (None without an end), ``seconds``, ``goodput_bps``, ``latency_*_ms`` (from application to
+        application; None for a flow of TCP without records), ``packets``, ``repeated`` and ``seed``.
+        ``errors`` is empty unless wrong bytes arrived.
+
+    Raises:
+        ScenarioError: the scenario is wrong; the text names file, line and key.
+    """
+    return _native.simulate_network(*_text_and_file(scenario), seed, limit)
+
+
+def _text_and_file(scenario: Scenario) -> tuple[str, str]:
+    """Return the text of a scenario, and how an error calls it."""
     if isinstance(scenario, Mapping):
-        return _native.simulate(scenario_text(scenario), "scenario", seed, limit)
+        return scenario_text(scenario), "scenario"
     if isinstance(scenario, os.PathLike):
         path = Path(scenario)
         try:
-            text = path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
             raise ScenarioError(f"{path}: {error}") from error
-        return _native.simulate(text, str(path), seed, limit)
-    return _native.simulate(scenario, "scenario", seed, limit)
+    return scenario, "scenario"
 
 
 def scenario_text(sections: Mapping[str, Any]) -> str:

@@ -168,7 +168,8 @@ impl Connection {
         Self { connection: Owned::new(connection), endpoint: Owned::from(endpoint), explained: Mutex::default() }
     }
 
-    fn get(&self, py: Python<'_>) -> PyResult<tidewire::Connection> {
+    /// The connection, unless it was closed.
+    pub(super) fn get(&self, py: Python<'_>) -> PyResult<tidewire::Connection> {
         runtime(py)?;
         self.connection.clone().ok_or_else(|| fault::closed(py, "connection"))
     }

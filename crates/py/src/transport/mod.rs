@@ -11,6 +11,7 @@ pub mod bell;
 pub mod connection;
 pub mod endpoint;
 mod fault;
+pub mod files;
 pub mod operation;
 mod runtime;
 mod settings;

@@ -13,8 +13,8 @@ use crate::chart::svg::Caption;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::Console;
 use crate::session::{self, CLOSE_WAIT, DONE, Role};
-use crate::transfer::{self, Destination, Found, scan};
 use crate::verb::send::{judge, send_over};
+use tidewire_transfer::{self as transfer, Destination, Found, scan};
 
 /// Bytes of the file when none is given: five seconds of the link.
 const GENERATED: usize = 12_000_000;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tidewire::{PrivateKey, PublicKey};
-use tidewire_cli::transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
+use tidewire_transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split};
 
 fn run<T>(future: impl Future<Output = T>) -> T {

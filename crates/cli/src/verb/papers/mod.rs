@@ -3,6 +3,8 @@
 //! The rows go into files, and with `--json` also to stdout. Invariant: `--json` writes the rows of a figure
 //! after its files.
 
+mod cells;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -38,10 +40,17 @@ pub struct Args {
     /// blocks instead of 400
     #[arg(long)]
     full: bool,
+    /// Run the cells of each experiment as processes, by the Python package: `processes` takes the processors
+    /// of this machine, dask://HOST:PORT the workers of a Dask scheduler. The rows are the same
+    #[arg(long, value_name = "EXECUTOR", requires = "name")]
+    executor: Option<String>,
+    /// Run only this cell of the experiment, counted from 0, and print its rows without writing a file
+    #[arg(long, value_name = "N", requires_all = ["only", "json"], conflicts_with_all = ["out", "executor"])]
+    cell: Option<usize>,
     /// Measure the real transport and kernel TCP over the lab's link in real time instead. It needs root and
     /// some minutes
     #[cfg(target_os = "linux")]
-    #[arg(long, requires = "name", conflicts_with = "full")]
+    #[arg(long, requires = "name", conflicts_with_all = ["full", "executor", "cell"])]
     lab: bool,
     #[command(flatten)]
     pub(super) output: Output,
@@ -64,7 +73,7 @@ enum Event<'a> {
 ///
 /// # Errors
 /// [`Exit::Usage`] for an unknown name, [`Exit::LocalIo`] if the data cannot be written, [`Exit::Other`] if
-/// the lab cannot start or one of its runs failed.
+/// the lab cannot start, or one of its runs or a process of `--executor` failed.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         for paper in &PAPERS {
@@ -89,7 +98,14 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
     let folder = args.folder(paper, "data");
     for experiment in args.wanted(paper.experiments, |experiment| experiment.name)? {
         let began = Instant::now();
-        let rows = experiment.rows(args.full);
+        if let Some(cell) = args.cell {
+            show(paper, experiment.name, &cells::one(experiment, cell, args.full)?, console);
+            continue;
+        }
+        let rows = match &args.executor {
+            Some(executor) => cells::all(paper, experiment, args.full, executor)?,
+            None => experiment.rows(args.full),
+        };
         row::write(&folder, experiment.name, &rows).map_err(|error| unwritten(&folder, &error))?;
         show(paper, experiment.name, &rows, console);
         let seconds = began.elapsed().as_secs_f64();

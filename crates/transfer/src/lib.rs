@@ -1,9 +1,10 @@
 //! Transfers files and folders over one stream. `docs/transfer.md` is the specification.
 //!
-//! `send` and `receive` run over any ordered stream of bytes: the verbs give them a Tidewire stream, the
-//! tests a pipe in memory. A file that fails is reported by name and the others go on. Only a broken stream
-//! or a peer that violates the protocol ends a transfer, and the next transfer resumes it. Invariant: the
-//! file under a final name is either the old one or a new one that is complete, verified and flushed.
+//! `send` and `receive` run over any ordered stream of bytes: the verbs of the command and the Python package
+//! give them a Tidewire stream, the tests a pipe in memory. A file that fails is reported by name and the
+//! others go on. Only a broken stream or a peer that violates the protocol ends a transfer, and the next
+//! transfer resumes it. Invariant: the file under a final name is either the old one or a new one that is
+//! complete, verified and flushed.
 
 mod beneath;
 mod checkpoint;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tidewire_cli::transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
+use tidewire_transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, copy, duplex, split};
 use tokio::sync::Notify;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use tidewire_cli::transfer::{
+use tidewire_transfer::{
     Destination, Entry, Event, GROUP, Key, Kind, MAX_RECORD, Outcome, Reason, Record, RecordReader, RecordWriter,
     TransferError, receive, scan, send,
 };
