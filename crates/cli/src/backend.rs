@@ -81,3 +81,10 @@ pub fn bind(
     let _ = console;
     Endpoint::bind_sharded(address, credentials, config, threads)
 }
+
+/// Warns that the choice does not apply: relays and the ends of paths with relays have kernel sockets.
+pub fn warn_of_relays(console: &Console) {
+    if CHOICE.get().is_some_and(|choice| choice.backend == Backend::Xdp) {
+        console.warn("relays and ends that a relay connects use the kernel's sockets: --backend xdp is not used");
+    }
+}

@@ -69,6 +69,7 @@ async fn connect_through(
     config: &Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
+    backend::warn_of_relays(console);
     let endpoint = through.open(credentials.clone(), config)?;
     let (host, port) = (&through.link().host, through.link().port);
     let patience = config.handshake_timeout().as_secs();

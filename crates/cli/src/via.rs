@@ -11,6 +11,7 @@ use clap::Args;
 use tidewire::link::{Link, Peer};
 use tidewire::{CloseReason, Config, ConnectError, Credentials, Endpoint, Hop};
 
+use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link;
@@ -138,6 +139,7 @@ impl Relayed {
         let files = (self.hop_key.as_deref(), self.authorized_relays.as_deref());
         let (hop, hop_peer) = listen::credentials(files, names, console)?;
         distinct(&hop_peer, peer)?;
+        backend::warn_of_relays(console);
         let endpoint = Endpoint::behind(address, hop, credentials, config).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => refused(error),
             _ => Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}")),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidewire::{CloseCode, CloseReason, Config, Credentials, RateControl, Relay, RelayCounts, Relaying, Report};
 use tidewire_units::Rate;
 
+use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link;
@@ -155,6 +156,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     };
     let hop = via::hop(&next, onward)?;
     let (address, config) = (args.listen.listen, config(&args)?);
+    backend::warn_of_relays(&console);
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,12 @@ pub struct Browser {
     /// What the browser refused or a script threw, in the words of the browser.
     pub errors: Vec<String>,
     _profile: tempfile::TempDir,
+    /// Ends the watch of [`LONGEST`].
+    _watched: mpsc::Sender<()>,
 }
+
+/// A browser that stands still is killed after this time, so that the test fails and does not wait for ever.
+const LONGEST: Duration = Duration::from_secs(300);
 
 impl Browser {
     /// Starts the browser and opens `url`.
@@ -38,7 +44,14 @@ impl Browser {
         let requests = child.stdin.take().unwrap();
         let messages = BufReader::new(child.stdout.take().unwrap());
         let (session, last, errors) = (String::new(), 0, Vec::new());
-        let mut browser = Self { child, requests, messages, session, last, errors, _profile: profile };
+        let (_watched, is_over) = mpsc::channel::<()>();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            if is_over.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &id]).status();
+            }
+        });
+        let mut browser = Self { child, requests, messages, session, last, errors, _profile: profile, _watched };
         let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" })).unwrap();
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         browser.session =

@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ const ASK: Duration = Duration::from_millis(20);
 
 /// Seconds from the request for the page until it has read the recording.
 pub fn seconds_to_end(url: &str, deadline: Instant) -> Result<f64, String> {
-    let mut browser = Browser::start()?;
+    let mut browser = Browser::start(deadline)?;
     let target = browser.call("Target.createTarget", None, json!({"url": "about:blank"}))?;
     let attach = json!({"targetId": target["targetId"], "flatten": true});
     let session = browser.call("Target.attachToTarget", None, attach)?["sessionId"].clone();
@@ -31,7 +33,7 @@ pub fn seconds_to_end(url: &str, deadline: Instant) -> Result<f64, String> {
         if Instant::now() > deadline {
             return Err(format!("the page did not read the recording in time: {answer}"));
         }
-        std::thread::sleep(ASK);
+        thread::sleep(ASK);
     }
 }
 
@@ -41,10 +43,13 @@ struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     calls: u64,
+    /// Ends the watch of the deadline.
+    _watched: mpsc::Sender<()>,
 }
 
 impl Browser {
-    fn start() -> Result<Self, String> {
+    /// Starts one that is killed at the deadline, so that no call waits for ever.
+    fn start(deadline: Instant) -> Result<Self, String> {
         // Chromium reads commands at descriptor 3 and answers at 4. It runs as root only without its sandbox;
         // the page is ours.
         let line = "exec chromium --headless --no-sandbox --disable-gpu --remote-debugging-pipe \
@@ -55,7 +60,15 @@ impl Browser {
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("chromium has no pipe".into());
         };
-        Ok(Self { child, to, from: BufReader::new(from), calls: 0 })
+        let (_watched, is_over) = mpsc::channel::<()>();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if is_over.recv_timeout(left) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &id]).status();
+            }
+        });
+        Ok(Self { child, to, from: BufReader::new(from), calls: 0, _watched })
     }
 
     /// Calls a method and returns its result. Events that come before it are ignored.
