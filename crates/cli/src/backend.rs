@@ -7,55 +7,52 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tidewire::{Config, Credentials, Endpoint};
 
 use crate::report::Console;
 
-/// The options.
+/// The option.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Sockets")]
 pub struct Choice {
-    /// Sockets for datagrams: those of the kernel, or AF_XDP, which bypasses most of the kernel on one
-    /// interface and needs root
-    #[arg(
-        long,
-        global = true,
-        hide_short_help = true,
-        value_name = "NAME",
-        default_value = "kernel",
-        help_heading = "Sockets"
-    )]
+    /// Sockets for datagrams: kernel, or xdp:INTERFACE for AF_XDP, which bypasses most of the kernel on one
+    /// interface and needs root [example: xdp:eth0]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME", default_value = "kernel")]
     backend: Backend,
-    /// Interface for --backend xdp [example: eth0]
-    #[arg(long, global = true, hide_short_help = true, value_name = "NAME", help_heading = "Sockets")]
-    interface: Option<String>,
 }
 
 /// What moves datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Backend {
     Kernel,
-    Xdp,
+    /// AF_XDP over this interface.
+    Xdp(String),
 }
 
-static CHOICE: OnceLock<Choice> = OnceLock::new();
+impl FromStr for Backend {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "kernel" => Ok(Self::Kernel),
+            Some(("xdp", interface)) if cfg!(target_os = "linux") && !interface.is_empty() => {
+                Ok(Self::Xdp(interface.to_owned()))
+            }
+            Some(("xdp", _)) if cfg!(not(target_os = "linux")) => Err("xdp needs Linux"),
+            _ => Err("write kernel, or xdp: with an interface behind it, which `ip route` tells: xdp:eth0"),
+        }
+    }
+}
+
+static CHOICE: OnceLock<Backend> = OnceLock::new();
 
 /// Keeps the choice. Called once, before the job begins.
-///
-/// # Errors
-/// A sentence if the options do not fit.
-pub fn choose(choice: Choice) -> Result<(), String> {
-    match (choice.backend, &choice.interface) {
-        (Backend::Xdp, None) => return Err("--backend xdp needs --interface: `ip route` tells it".into()),
-        (Backend::Kernel, Some(_)) => return Err("--interface is for --backend xdp".into()),
-        (Backend::Xdp, Some(_)) if cfg!(not(target_os = "linux")) => return Err("--backend xdp needs Linux".into()),
-        _ => {}
-    }
-    let _ = CHOICE.set(choice);
-    Ok(())
+pub fn choose(choice: Choice) {
+    let _ = CHOICE.set(choice.backend);
 }
 
 /// Binds an endpoint to the chosen sockets, as many as there are `threads` to move datagrams.
@@ -70,7 +67,7 @@ pub fn bind(
     console: &Console,
 ) -> io::Result<Endpoint> {
     #[cfg(target_os = "linux")]
-    if let Some(interface) = CHOICE.get().and_then(|choice| choice.interface.as_deref()) {
+    if let Some(Backend::Xdp(interface)) = CHOICE.get() {
         let xdp = tidewire::XdpConfig::new(interface);
         match Endpoint::bind_xdp(address, credentials.clone(), config.clone(), threads, &xdp) {
             Ok(endpoint) => return Ok(endpoint),
@@ -84,7 +81,7 @@ pub fn bind(
 
 /// Warns that the choice does not apply: relays and the ends of paths with relays have kernel sockets.
 pub fn warn_of_relays(console: &Console) {
-    if CHOICE.get().is_some_and(|choice| choice.backend == Backend::Xdp) {
-        console.warn("relays and ends that a relay connects use the kernel's sockets: --backend xdp is not used");
+    if matches!(CHOICE.get(), Some(Backend::Xdp(_))) {
+        console.warn("relays and ends that a relay connects use the kernel's sockets: --backend is not used");
     }
 }

@@ -110,7 +110,7 @@ fn parse() -> Result<Cli, Failure> {
     };
     let matches = settings.apply(command).get_matches();
     let cli = Cli::from_arg_matches(&matches).or_exit(Exit::Usage)?;
-    backend::choose(cli.backend.clone()).map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
+    backend::choose(cli.backend.clone());
     Ok(cli)
 }
 

@@ -94,14 +94,14 @@ fn the_clients_choice_of_redundancy_holds_for_what_the_server_sends() {
 fn a_backend_that_does_not_work_is_told_and_the_kernels_sockets_take_over() {
     let mut server = Running::start(&["bench", "-s", "--once", "--json", "--listen", "127.0.0.1:0"]);
     let link = server.line()["link"].as_str().unwrap().to_owned();
-    let load = ["-b", "1mbit", "-t", "300ms", "--backend", "xdp", "--interface", "absent"];
+    let load = ["-b", "1mbit", "-t", "300ms", "--backend", "xdp:absent"];
     let client = tidewire(&[&["bench", "-c", &link], &load[..]].concat()).output().unwrap();
     let told = String::from_utf8_lossy(&client.stderr);
     assert_eq!(client.status.code(), Some(0), "{told}");
     assert!(told.contains("there is no interface `absent`") && told.contains("the kernel's sockets"), "{told}");
-    let alone = tidewire(&["bench", "-c", &link, "--backend", "xdp"]).output().unwrap();
+    let alone = tidewire(&["bench", "-c", &link, "--backend", "xdp:"]).output().unwrap();
     assert_eq!(alone.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&alone.stderr).contains("--interface"));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("xdp:eth0"));
 }
 
 #[test]
