@@ -75,8 +75,8 @@ pub struct Naming {
     /// get no answer, and connections that hold more than an equal share get no more
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
-    /// Sockets that share the port, each with a thread that moves the datagrams of its own connections, 1 to
-    /// 256. Linux only
+    /// Sockets that share the port, 1 to 256. Each moves the datagrams of its own connections, so that as
+    /// many cores can. Linux only; not with --relayed
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     #[command(flatten)]
