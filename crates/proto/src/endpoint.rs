@@ -101,6 +101,15 @@ add_counts!(EndpointStats {
     late_results,
 });
 
+/// The connection whose datagrams of a train are being handled.
+#[derive(Clone, Copy)]
+struct Current {
+    id: ConnectionId,
+    handle: ConnectionHandle,
+    /// When the train arrived.
+    at: Time,
+}
+
 /// One address with its connections; see the module.
 pub struct Endpoint {
     credentials: Credentials,
@@ -256,37 +265,64 @@ impl Endpoint {
 
     /// Handles a received datagram.
     pub fn handle_datagram(&mut self, received: Received<'_>) {
-        self.stats.received += 1;
-        let destination = match Datagram::parse(received.datagram) {
-            Ok(Datagram::Short { destination }) => destination,
+        self.handle_train(core::iter::once(received));
+    }
+
+    /// Handles datagrams that arrived together. The state that an endpoint keeps about a connection is brought
+    /// up to date once for all datagrams in a row that belong to it, not for each.
+    pub fn handle_train<'a>(&mut self, train: impl IntoIterator<Item = Received<'a>>) {
+        let mut current: Option<Current> = None;
+        for received in train {
+            self.stats.received += 1;
+            let Some(id) = self.handle_long(&received) else { continue };
+            if let Some(current) = current.filter(|current| current.id == id)
+                && let Some(connection) = self.connections.get_mut(current.handle)
+            {
+                connection.handle_datagram(received);
+                continue;
+            }
+            self.settle(current.take());
+            if let Some(&handle) = self.ids.get(&id)
+                && let Some(connection) = self.connections.touch(handle)
+            {
+                current = Some(Current { id, handle, at: received.at });
+                connection.handle_datagram(received);
+            } else {
+                self.handle_first(id, received);
+            }
+        }
+        self.settle(current);
+    }
+
+    /// Handles a datagram unless it is for a connection. Returns the id of a connection to which it is
+    /// addressed.
+    fn handle_long(&mut self, received: &Received<'_>) -> Option<ConnectionId> {
+        match Datagram::parse(received.datagram) {
+            Ok(Datagram::Short { destination }) => return Some(destination),
             Ok(Datagram::Long(header)) if header.kind == LongKind::Hello => {
                 let known = self.knows(&header.destination);
-                return self.handle_hello(&received, known);
+                self.handle_hello(received, known);
             }
-            Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => header.destination,
+            Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => {
+                return Some(header.destination);
+            }
             Ok(Datagram::Long(header)) => {
-                let destination = header.destination;
-                let answered = self.handle_answer(received.at, destination, received.datagram);
+                let answered = self.handle_answer(received.at, header.destination, received.datagram);
                 self.stats.strangers += u64::from(!answered);
-                return;
             }
-            Err(_) => {
-                self.stats.malformed += 1;
-                return;
-            }
-        };
-        if let Some(&handle) = self.ids.get(&destination)
-            && let Some(connection) = self.connections.touch(handle)
-        {
-            let now = received.at;
-            connection.handle_datagram(received);
-            if self.connections.measure(handle) {
-                self.connections.touch(handle).into_iter().for_each(|connection| connection.refuse_memory(now));
-                self.connections.measure(handle);
-            }
-            return self.refresh_ids(handle);
+            Err(_) => self.stats.malformed += 1,
         }
-        self.handle_first(destination, received);
+        None
+    }
+
+    /// Accounts for the memory and the ids of a connection that has handled datagrams.
+    fn settle(&mut self, current: Option<Current>) {
+        let Some(Current { handle, at, .. }) = current else { return };
+        if self.connections.measure(handle) {
+            self.connections.touch(handle).into_iter().for_each(|connection| connection.refuse_memory(at));
+            self.connections.measure(handle);
+        }
+        self.refresh_ids(handle);
     }
 
     /// Makes a connection from a half-open session when the first packet under its keys arrives.

@@ -103,12 +103,11 @@ impl Driver {
         let (shared, sorter) = (&self.shared, &self.mail);
         let received = self.port.receive(cx, &shared.clock, |at, train| {
             let mut state = shared.lock();
-            for datagram in train.datagrams {
-                let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
-                match sorter {
-                    None => state.endpoint.handle_datagram(received),
-                    Some(mail) => mail.sort(&mut state, received),
-                }
+            let (from, to, ecn) = (train.from, train.to, train.ecn);
+            let datagrams = train.datagrams.map(|datagram| Received { at, from, to, ecn, datagram });
+            match sorter {
+                None => state.endpoint.handle_train(datagrams),
+                Some(mail) => datagrams.for_each(|received| mail.sort(&mut state, received)),
             }
         });
         received || mail

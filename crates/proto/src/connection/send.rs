@@ -76,10 +76,13 @@ impl Connection {
             }
             State::Established { .. } => {
                 self.expire_messages(now);
-                self.transmit_elsewhere(now, out).or_else(|| {
+                let transmit = self.transmit_elsewhere(now, out).or_else(|| {
                     let proven = self.addresses.validation.is_proven();
                     proven.then(|| self.transmit_batch(now, max_segments, out))?
-                })
+                });
+                // The source symbols of the batch have made room for others.
+                self.wake_writers(now);
+                transmit
             }
             State::Closing { .. } => self.transmit_close(now, out),
             State::Draining { .. } | State::Closed => None,
@@ -508,7 +511,6 @@ impl Connection {
             self.tracer.record(now, || TraceEvent::Planned { lane: LaneId(lane), planned });
         }
         self.make_ahead(lane);
-        self.wake_writers(now);
     }
 
     fn write_repair(&mut self, lane: u32, repair: Repair, number: u64, w: &mut Writer<'_>) -> Option<Carried> {

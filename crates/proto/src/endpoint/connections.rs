@@ -108,6 +108,11 @@ impl Connections {
         self.table.get(&handle).map(|entry| &*entry.connection)
     }
 
+    /// A connection that was touched, and after it no other.
+    pub fn get_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+        self.table.get_mut(&handle).map(|entry| &mut *entry.connection)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
         self.table.iter().map(|(&handle, entry)| (handle, &*entry.connection))
     }

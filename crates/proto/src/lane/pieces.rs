@@ -261,6 +261,15 @@ impl Pieces {
 
     /// The position of the first piece that is not before `key`.
     fn find(&self, key: (u64, u64)) -> At {
+        // The only stream of most connections is read at the front, and arrives at the end.
+        let ends = (self.blocks.front().and_then(VecDeque::front), self.blocks.back().and_then(VecDeque::back));
+        let (Some(first), Some(last)) = ends else { return At { block: 0, index: 0 } };
+        if key <= first.key() {
+            return At { block: 0, index: 0 };
+        }
+        if key > last.key() {
+            return At { block: self.blocks.len(), index: 0 };
+        }
         let block = self.blocks.partition_point(|block| block.back().is_some_and(|last| last.key() < key));
         let index = self.blocks.get(block).map_or(0, |block| block.partition_point(|piece| piece.key() < key));
         At { block, index }

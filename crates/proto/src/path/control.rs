@@ -1,7 +1,7 @@
 //! The interface between a path and its rate controller.
 //!
-//! The controllers of `rate/` implement [`RateController`]. A path owns one controller and calls it for each
-//! packet.
+//! The controllers of `rate/` implement [`RateController`]. A path owns one controller, and tells it the fate
+//! of each packet.
 //! Invariant: a controller sees packets, not symbols (RFC 9265).
 
 use core::fmt;
@@ -89,8 +89,6 @@ pub struct LossSample {
 pub trait RateController: Send + fmt::Debug {
     /// The handshake took `rtt`. The controller may use it for the first pace.
     fn on_handshake(&mut self, _rtt: Duration) {}
-    /// A packet was sent; `in_flight` includes it.
-    fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
     /// Packet `number` arrived or was lost. The path calls this in the order of sending, once the fates of
@@ -105,7 +103,7 @@ pub trait RateController: Send + fmt::Debug {
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
     /// The peer reported the arrival of a train; see [`Self::train`].
     fn on_train(&mut self, _train: &TrainSample) {}
-    /// What the sender may send now.
+    /// What the sender may send now. It stays the same until one of the calls above.
     fn budget(&self) -> Budget;
     /// The trains in which packets leave; `None` for an even pace.
     fn train(&self) -> Option<TrainPace> {

@@ -6,6 +6,7 @@
 //! lanes or symbols, so that a second path can be added later.
 
 mod control;
+mod controller;
 mod delivery;
 mod ecn;
 mod estimate;

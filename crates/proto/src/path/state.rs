@@ -9,6 +9,7 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use super::control::{AckSample, RateController};
+use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::losses::Losses;
 use super::silence::Silence;
@@ -41,7 +42,7 @@ pub(crate) struct Path<T> {
     pub losses: Losses,
     pub delivery: DeliveryRate,
     pub mtu: MtuProber,
-    pub rate: Box<dyn RateController>,
+    pub rate: Controller,
     pub pacer: Pacer,
     pub received: ReceivedPackets,
     pub feedback: FeedbackClock,
@@ -69,7 +70,7 @@ impl<T: Copy> Path<T> {
             losses: Losses::default(),
             delivery: DeliveryRate::default(),
             mtu,
-            rate,
+            rate: Controller::new(rate),
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
             feedback,
@@ -102,7 +103,6 @@ impl<T: Copy> Path<T> {
             if alone {
                 self.silence.waiting_since = now;
             }
-            self.rate.on_sent(now, u64::from(bytes), self.flight.bytes());
         }
     }
 
@@ -225,6 +225,6 @@ impl<T: Copy> Path<T> {
         self.losses.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
-        self.rate = rate;
+        self.rate = Controller::new(rate);
     }
 }

@@ -36,6 +36,10 @@ impl Usage {
 
     /// Data is sent; `rtt` is the smoothed round trip.
     pub fn on_data(&mut self, now: Time, rtt: Duration) {
+        if now == self.last_data && self.idle_since.is_none() {
+            // Another packet of the same batch.
+            return;
+        }
         let idle = self.idle_since.take().map_or(Duration::ZERO, |since| now.since(since));
         let passed = now.since(self.last_data).max(Duration::from_nanos(1));
         let weight = (passed.as_secs_f64() / rtt.as_secs_f64().max(1e-3)).min(1.0);
