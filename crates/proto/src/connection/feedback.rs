@@ -5,6 +5,7 @@
 //! of a symbol is also reported to its lane. Each loss is reported to the rate controller too, even if a
 //! repair has replaced the packet (RFC 9265).
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::carried::{Carried, Data};
@@ -19,6 +20,9 @@ use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, Strea
 
 /// Upper limit of FEEDBACK bytes per byte received. Chosen.
 const RETURN_SHARE: f64 = 0.04;
+/// Least time between two requests to confirm credit. Every FEEDBACK repeats the credit until then. Over
+/// loopback, a request each round trip cost both ends 8 % of their CPU time (docs/performance.md).
+const CREDIT_PAUSE: Duration = Duration::from_millis(1);
 /// FEEDBACK is never limited to less than this many bytes: the acknowledgement, a lane report and a few
 /// ranges.
 const LEAST_FEEDBACK: usize = 64;
@@ -234,7 +238,7 @@ impl Connection {
         let lanes = &reports[..count];
         let credit = self.streams.has_unconfirmed();
         // A limit that moves constantly is confirmed once per round trip, not with every FEEDBACK.
-        let elicits = credit && now.since(self.receiving.credit_asked) >= self.path.rtt.smoothed();
+        let elicits = credit && now.since(self.receiving.credit_asked) >= self.path.rtt.smoothed().max(CREDIT_PAUSE);
         let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
         let earned = (self.receiving.unreported as f64 * RETURN_SHARE) as usize;
         let room = w.remaining().min(earned.saturating_sub(spent).max(LEAST_FEEDBACK));
