@@ -86,10 +86,47 @@ pub(crate) struct Overlap;
 pub(crate) struct Pieces {
     blocks: VecDeque<VecDeque<Piece>>,
     spare: Vec<VecDeque<Piece>>,
-    /// Number of pieces whose bytes are in the ring.
-    in_slots: usize,
+    in_slots: InSlots,
     /// Number of bytes held as copies.
     own_bytes: usize,
+}
+
+/// How many pieces have their bytes in each symbol of the ring.
+#[derive(Debug, Default)]
+struct InSlots {
+    /// The lowest symbol that is counted. Slots of lower ones are reused.
+    first: u64,
+    counts: VecDeque<u8>,
+}
+
+impl InSlots {
+    fn add(&mut self, id: SourceId) {
+        let Some(index) = id.0.checked_sub(self.first) else { return };
+        let index = index as usize;
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += 1;
+    }
+
+    fn remove(&mut self, id: SourceId) {
+        if let Some(count) = id.0.checked_sub(self.first).and_then(|index| self.counts.get_mut(index as usize)) {
+            *count -= 1;
+        }
+    }
+
+    /// The lowest symbol below `end` in which pieces have their bytes.
+    fn lowest_below(&self, end: SourceId) -> Option<SourceId> {
+        let most = usize::try_from(end.0.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let index = self.counts.iter().take(most).position(|&count| count > 0)?;
+        Some(SourceId(self.first + index as u64))
+    }
+
+    fn forget_before(&mut self, id: SourceId) {
+        let gone = id.0.saturating_sub(self.first);
+        self.counts.drain(..usize::try_from(gone).unwrap_or(usize::MAX).min(self.counts.len()));
+        self.first += gone;
+    }
 }
 
 /// A position in the list. The position after the last piece is `(number of blocks, 0)`.
@@ -144,7 +181,7 @@ impl Pieces {
         if matches!(piece.place, Place::Slot { id: held, .. } if held == id) {
             let bytes = piece.bytes(store).unwrap_or_default().to_vec();
             self.own_bytes += bytes.len();
-            self.in_slots -= 1;
+            self.in_slots.remove(id);
             self.piece_mut(at).place = Place::Own { bytes, at: 0 };
             self.join_around(at);
         }
@@ -198,9 +235,14 @@ impl Pieces {
         }
     }
 
-    /// Whether any piece has its bytes in the ring.
-    pub fn are_in_slots(&self) -> bool {
-        self.in_slots > 0
+    /// The lowest symbol below `end` in whose slot pieces have their bytes.
+    pub fn lowest_in_slots(&self, end: SourceId) -> Option<SourceId> {
+        self.in_slots.lowest_below(end)
+    }
+
+    /// Called when the slots of symbols below `id` are reused. No piece may have its bytes in them.
+    pub fn forget_slots_before(&mut self, id: SourceId) {
+        self.in_slots.forget_before(id);
     }
 
     /// Approximate memory of the list and of the copies, in bytes.
@@ -224,7 +266,7 @@ impl Pieces {
     /// Inserts a piece at the position from [`Self::place_for`]. Returns its final position.
     fn put_piece(&mut self, at: At, Extent { stream, offset, len }: Extent, place: Place) -> At {
         match &place {
-            Place::Slot { .. } => self.in_slots += 1,
+            Place::Slot { id, .. } => self.in_slots.add(*id),
             Place::Own { bytes, .. } => self.own_bytes += bytes.len(),
         }
         self.put(at, Piece { stream, offset, len: len as u32, place })
@@ -326,7 +368,7 @@ impl Pieces {
 
     fn remove(&mut self, at: At) {
         match self.remove_at(at).place {
-            Place::Slot { .. } => self.in_slots -= 1,
+            Place::Slot { id, .. } => self.in_slots.remove(id),
             Place::Own { bytes, .. } => self.own_bytes -= bytes.len(),
         }
         self.tidy(at.block);
@@ -442,7 +484,7 @@ mod tests {
             }
             let slots =
                 pieces.blocks.iter().flatten().filter(|piece| matches!(piece.place, Place::Slot { .. })).count();
-            assert_eq!(pieces.in_slots, slots);
+            assert_eq!(pieces.in_slots.counts.iter().map(|&count| usize::from(count)).sum::<usize>(), slots);
             if step % 64 == 0 {
                 check(&pieces);
             }

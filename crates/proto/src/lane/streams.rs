@@ -10,7 +10,6 @@ mod arrivals;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use tidewire_codec::SourceId;
 
 use crate::lane::store::Store;
 
@@ -111,8 +110,6 @@ struct Unread {
     pieces: Pieces,
     /// Number of known symbols with more than [`arrivals::MOST_AHEAD`] frames that wait for lower symbols.
     crowded: usize,
-    /// No unread byte is in a symbol below this one.
-    copied_below: SourceId,
 }
 
 impl Streams {

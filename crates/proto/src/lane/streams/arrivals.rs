@@ -92,16 +92,11 @@ impl Consumer for Streams {
         self.on_frames(id, frames, true)
     }
 
-    /// Copies the unread bytes of symbols below `floor` before the ring reuses their slots. Visits each
-    /// symbol once.
+    /// Copies the unread bytes of symbols below `floor` before the ring reuses their slots.
     fn before_reuse(&mut self, floor: SourceId, store: &Store) -> Result<(), CloseCode> {
-        while self.unread.copied_below < floor && self.unread.pieces.are_in_slots() {
-            let id = self.unread.copied_below;
-            self.unread.copied_below = id.next();
-            let Some((_, frames)) = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
-                continue;
-            };
-            for frame in frames.flatten() {
+        while let Some(id) = self.unread.pieces.lowest_in_slots(floor) {
+            let frames = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()).map(|(_, frames)| frames);
+            for frame in frames.into_iter().flatten().flatten() {
                 if let SymbolFrame::Stream { stream, offset, data, .. } = frame
                     && let Some(stream) = self.open.get(&stream)
                 {
@@ -109,8 +104,9 @@ impl Consumer for Streams {
                     stream.incoming.copy_out(offset, len, id, &mut self.unread.pieces, store).map_err(fault)?;
                 }
             }
+            self.unread.pieces.forget_slots_before(id.next());
         }
-        self.unread.copied_below = self.unread.copied_below.max(floor);
+        self.unread.pieces.forget_slots_before(floor);
         Ok(())
     }
 }
