@@ -19,28 +19,50 @@ pub type Tells<K> = Sender<(SocketAddr, K)>;
 /// One implementation, set up in one way.
 struct Contestant {
     name: &'static str,
-    transfer: fn(u64) -> Taken,
+    transfer: fn(u64, u16) -> Taken,
+    /// How many times as fast Tidewire shall be.
+    ratio: f64,
 }
 
 /// Tidewire first. The others are compared with the last one.
 const CONTESTANTS: [Contestant; 3] = [
-    Contestant { name: "tidewire, defaults", transfer: |bytes| transfer(bytes, tidewire::receive, tidewire::send) },
+    Contestant {
+        name: "tidewire, defaults",
+        transfer: |bytes, datagram| transfer(bytes, datagram, tidewire::receive, tidewire::send),
+        ratio: 1.0,
+    },
     Contestant {
         name: "quinn, defaults",
-        transfer: |bytes| transfer(bytes, quinn::receive::<false>, quinn::send::<false>),
+        transfer: |bytes, datagram| transfer(bytes, datagram, quinn::receive::<false>, quinn::send::<false>),
+        ratio: goals::OVER_QUINN,
     },
-    Contestant { name: "quinn, tuned", transfer: |bytes| transfer(bytes, quinn::receive::<true>, quinn::send::<true>) },
+    Contestant {
+        name: "quinn, tuned",
+        transfer: |bytes, datagram| transfer(bytes, datagram, quinn::receive::<true>, quinn::send::<true>),
+        ratio: goals::OVER_TUNED_QUINN,
+    },
 ];
+
+/// Ids, titles and longest datagrams of the tables: Ethernet's, and those of Ethernet with jumbo frames of
+/// 9,000 bytes.
+const TABLES: [(&str, &str, u16); 2] =
+    [("loopback", "Bulk over loopback", 1_472), ("jumbo", "Bulk over loopback, jumbo datagrams", 6_500)];
 
 /// Runs the suite.
 pub fn run(work: Work, report: &mut Report) {
+    for (id, title, datagram) in TABLES {
+        compare(work, id, title, datagram, report);
+    }
+}
+
+fn compare(work: Work, id: &'static str, title: &'static str, datagram: u16, report: &mut Report) {
     let mut taken = [const { Vec::new() }; CONTESTANTS.len()];
     for round in 0..work.rounds {
         // Each round begins with another implementation.
         for turn in 0..CONTESTANTS.len() {
             let at = (turn + round) % CONTESTANTS.len();
-            eprintln!("loopback: round {} of {}, {}", round + 1, work.rounds, CONTESTANTS[at].name);
-            taken[at].push((CONTESTANTS[at].transfer)(work.bytes));
+            eprintln!("{id}: round {} of {}, {}", round + 1, work.rounds, CONTESTANTS[at].name);
+            taken[at].push((CONTESTANTS[at].transfer)(work.bytes, datagram));
         }
     }
     let gigabytes = work.bytes as f64 * 1e-9;
@@ -58,21 +80,21 @@ pub fn run(work: Work, report: &mut Report) {
         (contestant.name.into(), vec![Some(Cell::with_ratio(rate, ratio)), cpu(&senders), cpu(&receivers)])
     });
     report.tables.push(Table {
-        id: "loopback",
-        title: "Bulk over loopback",
+        id,
+        title,
         note: format!(
-            "One connection, {} MB a transfer, encrypted by both with AES-256-GCM of the same library, ours coded; each end has one \
-             thread. In brackets over the last row.",
+            "One connection, {} MB a transfer, datagrams of at most {datagram} bytes, encrypted by both with AES-256-GCM of the same \
+             library, ours coded; each end has one thread. In brackets over the last row.",
             work.bytes / 1_000_000
         ),
         columns: ["", "Gbit/s", "sender, CPU s/GB", "receiver, CPU s/GB"].map(String::from).into(),
         rows: rows.collect(),
     });
-    let verdict = |goal, what, case: &str, measured, unit, limit| Verdict {
+    let verdict = |goal, what, case: String, measured, unit, limit| Verdict {
         goal,
         tier: "",
         what,
-        case: case.into(),
+        case,
         measured,
         unit,
         limit,
@@ -80,10 +102,12 @@ pub fn run(work: Work, report: &mut Report) {
     };
     for (theirs, contestant) in walls.iter().zip(&CONTESTANTS).skip(1) {
         let ratio = walls[0].with(theirs, |ours, theirs| theirs / ours);
-        report.verdicts.push(verdict(15, "loopback, over quinn", contestant.name, ratio, "", goals::OVER_QUINN));
+        let case = format!("{}, {datagram} bytes", contestant.name);
+        report.verdicts.push(verdict(15, "loopback, over quinn", case, ratio, "", contestant.ratio));
     }
     let per_core = senders[0].map(|seconds| 8.0 * gigabytes / seconds);
-    report.verdicts.push(verdict(13, "loopback, per sending core", "", per_core, "Gbit/s", goals::SENDING_CORE));
+    let case = format!("{datagram} bytes");
+    report.verdicts.push(verdict(13, "loopback, per sending core", case, per_core, "Gbit/s", goals::SENDING_CORE));
 }
 
 /// One transfer. `receive` reports its address, and returns when everything has arrived and it has confirmed
@@ -93,12 +117,13 @@ pub fn run(work: Work, report: &mut Report) {
 /// An end failed, or the received bytes differ from those sent.
 fn transfer<K: Send + 'static>(
     bytes: u64,
-    receive: fn(u64, Tells<K>) -> io::Result<()>,
-    send: fn(u64, Receiver<(SocketAddr, K)>) -> io::Result<Duration>,
+    datagram: u16,
+    receive: fn(u64, u16, Tells<K>) -> io::Result<()>,
+    send: fn(u64, u16, Receiver<(SocketAddr, K)>) -> io::Result<Duration>,
 ) -> Taken {
     let (tells, told) = channel();
-    let receiver = thread::spawn(move || receive(bytes, tells).map(|()| thread_time()));
-    let sender = thread::spawn(move || send(bytes, told).map(|wall| (wall, thread_time())));
+    let receiver = thread::spawn(move || receive(bytes, datagram, tells).map(|()| thread_time()));
+    let sender = thread::spawn(move || send(bytes, datagram, told).map(|wall| (wall, thread_time())));
     let (wall, sender) = sender.join().expect("the sender lives").expect("the sender has sent");
     let receiver = receiver.join().expect("the receiver lives").expect("the receiver has received");
     Taken { wall, sender, receiver }

@@ -11,9 +11,9 @@ use tokio::runtime;
 use super::Pattern;
 use super::loopback::Tells;
 
-/// The measured settings: no option is given.
-fn config() -> Config {
-    Config::default()
+/// The measured settings: no option is given except the longest datagram.
+fn config(datagram: u16) -> io::Result<Config> {
+    Config::builder().max_datagram(datagram).build().map_err(io::Error::other)
 }
 
 /// A runtime that uses only this thread.
@@ -22,10 +22,10 @@ pub fn block_on<R>(task: impl Future<Output = io::Result<R>>) -> io::Result<R> {
 }
 
 /// Accepts a connection and a stream, reads it to its end and answers with its number of bytes.
-pub fn receive(bytes: u64, tells: Tells<Secret>) -> io::Result<()> {
+pub fn receive(bytes: u64, datagram: u16, tells: Tells<Secret>) -> io::Result<()> {
     block_on(async {
         let secret = new_secret()?;
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config())?;
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config(datagram)?)?;
         let _ = tells.send((endpoint.local_addr(), secret));
         let connection = endpoint.accept().await.map_err(io::Error::other)?;
         read_whole(connection, bytes).await
@@ -48,10 +48,10 @@ pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
 }
 
 /// Connects, writes, and waits for the answer.
-pub fn send(bytes: u64, told: Receiver<(std::net::SocketAddr, Secret)>) -> io::Result<Duration> {
+pub fn send(bytes: u64, datagram: u16, told: Receiver<(std::net::SocketAddr, Secret)>) -> io::Result<Duration> {
     let (remote, secret) = told.recv().map_err(io::Error::other)?;
     block_on(async {
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret, config())?;
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret, config(datagram)?)?;
         let connection = endpoint.connect(remote).await.map_err(io::Error::other)?;
         let mut stream = connection.open().await?;
         let (pattern, start, mut place) = (Pattern::new(), Instant::now(), 0);

@@ -1,6 +1,6 @@
 //! Sends bytes over one connection on loopback, and prints the rate and the CPU time of each end.
 //!
-//! `cargo run --release -p tidewire --example loopback -- [MEGABYTES] [MEGABITS_PER_SECOND]`
+//! `cargo run --release -p tidewire --example loopback -- [MEGABYTES] [MEGABITS_PER_SECOND] [DATAGRAM_BYTES]`
 //!
 //! Each end has one thread, named `sender` and `receiver`, so that a profile can be split by end:
 //! `perf record -g COMMAND`, then `perf report --comm sender`.
@@ -30,7 +30,11 @@ fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip(1);
     let bytes = arguments.next().map_or(Ok(200), |text| text.parse::<u64>())? * 1_000_000;
     let megabits = arguments.next().map(|text| text.parse::<u64>()).transpose()?;
-    let config = Config::builder().max_rate(megabits.map(|megabits| megabits * 1_000_000)).build()?;
+    let mut config = Config::builder().max_rate(megabits.filter(|&m| m > 0).map(|megabits| megabits * 1_000_000));
+    if let Some(datagram) = arguments.next() {
+        config = config.max_datagram(datagram.parse()?);
+    }
+    let config = config.build()?;
 
     let (tells, told) = channel();
     let receiver = thread::Builder::new().name("receiver".into());
