@@ -1,7 +1,7 @@
 //! The interface between a path and its rate controller.
 //!
-//! The controllers of `rate/` implement [`RateController`]. A path owns one controller, and tells it the fate
-//! of each packet.
+//! The controllers of `rate/` implement [`RateController`]. A path owns one controller and calls it for each
+//! packet.
 //! Invariant: a controller sees packets, not symbols (RFC 9265).
 
 use core::fmt;
@@ -89,6 +89,11 @@ pub struct LossSample {
 pub trait RateController: Send + fmt::Debug {
     /// The handshake took `rtt`. The controller may use it for the first pace.
     fn on_handshake(&mut self, _rtt: Duration) {}
+    /// A packet was sent; `in_flight` includes it. Returns whether [`Self::budget`] may have changed, which no
+    /// controller of this crate does here.
+    fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) -> bool {
+        false
+    }
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
     /// Packet `number` arrived or was lost. The path calls this in the order of sending, once the fates of

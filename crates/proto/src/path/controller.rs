@@ -28,6 +28,12 @@ impl Controller {
         self.changing().on_handshake(rtt);
     }
 
+    pub fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64) {
+        if self.inner.on_sent(now, bytes, in_flight) {
+            self.budget.set(None);
+        }
+    }
+
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
     }

@@ -103,6 +103,7 @@ impl<T: Copy> Path<T> {
             if alone {
                 self.silence.waiting_since = now;
             }
+            self.rate.on_sent(now, u64::from(bytes), self.flight.bytes());
         }
     }
 

@@ -63,8 +63,9 @@ impl Recorded {
 }
 
 impl RateController for Recorded {
-    fn on_sent(&mut self, now: Time, _bytes: u64, _in_flight: u64) {
+    fn on_sent(&mut self, now: Time, _bytes: u64, _in_flight: u64) -> bool {
         self.advance(now);
+        true
     }
 
     fn on_ack(&mut self, ack: &AckSample) {

@@ -52,6 +52,9 @@ enum Event<'a> {
         late_p95_ms: f64,
         /// Packets that the emulator did not read in time.
         unread: u64,
+        /// Processor time of both programs of the peer together, in seconds, from their start on. Kernel TCP
+        /// has no programs.
+        processor_s: Option<f64>,
     },
     /// All runs of one peer.
     Peer {
@@ -151,6 +154,7 @@ fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &C
     let measured = Trial { link, program: &program, peer, load: args.load, record: None, time: args.time }.run()?;
     let late = measured.late.quantile(0.95).unwrap_or(0.0);
     let delay = Delay::from(&measured.delay);
+    let processor = measured.usage.map(|ends| ends.iter().map(|end| end.processor.as_secs_f64()).sum::<f64>());
     console.event(&Event::PeerRun {
         name: &peer.name,
         seed,
@@ -165,10 +169,13 @@ fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &C
         queueing_ms: measured.queueing_ms,
         late_p95_ms: late,
         unread: measured.unread,
+        processor_s: processor,
     });
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
     let figures = [delay.p50, delay.p95, delay.p99].map(ms).join("/");
-    console.say(&format!("{} (seed {seed}): {}, p50/p95/p99 {figures} ms", peer.name, rate(measured.goodput_bps)));
+    let processor = processor.map_or_else(String::new, |seconds| format!(", {seconds:.2} s of CPU time at both ends"));
+    let goodput = rate(measured.goodput_bps);
+    console.say(&format!("{} (seed {seed}): {goodput}, p50/p95/p99 {figures} ms{processor}", peer.name));
     if measured.unread > 0 {
         console.warn(&format!(
             "the lab did not read {} packets in time: the machine is too busy, so run it alone",
