@@ -10,7 +10,6 @@ mod arrivals;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-
 use crate::lane::store::Store;
 
 use super::pieces::Pieces;

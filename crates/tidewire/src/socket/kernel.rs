@@ -13,15 +13,15 @@ use std::time::Duration;
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, UdpSocketState};
 use tidewire_proto::connection::{SendFailure, Transmit};
 use tidewire_proto::path::Ecn;
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
 
+use self::readiness::Watched;
 use super::{Socket, Train};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod messages;
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod portable;
+mod readiness;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use messages as system;
@@ -104,7 +104,7 @@ impl Socket for Kernel {
 /// The socket of the system.
 #[derive(Debug)]
 pub(crate) struct Udp {
-    io: UdpSocket,
+    io: Watched,
     state: UdpSocketState,
     /// True if datagrams may be addressed to any address of the host. The destination address is then
     /// reported.
@@ -127,7 +127,7 @@ impl Udp {
         let address = first.local_addr()?;
         let mut group = vec![first];
         if SPREADS && sockets > 1 {
-            share_port(&socket2::SockRef::from(&group[0].io))?;
+            share_port(&socket2::SockRef::from(group[0].io.socket()))?;
             while group.len() < sockets {
                 group.push(Self::open(address, true)?);
             }
@@ -151,9 +151,9 @@ impl Udp {
         }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
-        let io = UdpSocket::from_std(socket.into())?;
-        let state = UdpSocketState::new((&io).into())?;
-        system::ask_for_times(&io);
+        let io = Watched::new(socket.into())?;
+        let state = UdpSocketState::new(io.socket().into())?;
+        system::ask_for_times(io.socket());
         let wildcard = address.ip().is_unspecified();
         Ok(Self {
             io,
@@ -165,7 +165,7 @@ impl Udp {
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        self.io.socket().local_addr()
     }
 
     /// Maximum number of segments of at most `largest` bytes that one system call sends.
@@ -174,7 +174,12 @@ impl Udp {
     }
 
     /// Sends one batch. An error says why the system refused it; the batch is then lost.
-    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>> {
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        transmit: &Transmit,
+        bytes: &[u8],
+    ) -> Poll<Result<(), SendFailure>> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.map(codepoint),
@@ -182,50 +187,32 @@ impl Udp {
             segment_size: transmit.segment_size,
             src_ip: transmit.source,
         };
-        loop {
-            if ready!(self.io.poll_send_ready(cx)).is_err() {
-                return Poll::Ready(Err(SendFailure::Other));
+        let sent = self.io.poll_send(cx, |socket| {
+            #[cfg(test)]
+            if let Some(errno) = self.schedule.call() {
+                return Err(io::Error::from_raw_os_error(errno));
             }
-            match self.io.try_io(Interest::WRITABLE, || self.send(&transmit)) {
-                Ok(()) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.raw_os_error() == Some(EMSGSIZE) => return Poll::Ready(Err(SendFailure::TooLong)),
-                Err(_) => return Poll::Ready(Err(SendFailure::Other)),
-            }
-        }
-    }
-
-    #[cfg(test)]
-    pub async fn writable(&self) {
-        self.io.writable().await.expect("open");
-    }
-
-    /// Makes one system call.
-    fn send(&self, transmit: &quinn_udp::Transmit<'_>) -> io::Result<()> {
-        #[cfg(test)]
-        if let Some(errno) = self.schedule.call() {
-            return Err(io::Error::from_raw_os_error(errno));
-        }
-        self.state.try_send((&self.io).into(), transmit)
+            self.state.try_send(socket.into(), &transmit)
+        });
+        sent.map_err(|error| match error.raw_os_error() {
+            Some(EMSGSIZE) => SendFailure::TooLong,
+            _ => SendFailure::Other,
+        })
     }
 
     /// Fills the inbox.
     pub fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
         (inbox.filled, inbox.tell_address) = (0, self.wildcard);
         loop {
-            ready!(self.io.poll_recv_ready(cx))?;
-            let received = self.io.try_io(Interest::READABLE, || {
-                let Inbox { buffers, meta, receiver, filled, .. } = inbox;
-                receiver.receive(&self.io, &self.state, buffers, meta, filled)
-            });
-            match received {
-                Ok(()) => return Poll::Ready(Ok(())),
+            let Inbox { buffers, meta, receiver, filled, .. } = inbox;
+            let receive = |socket: &_| receiver.receive(socket, &self.state, buffers, meta, filled);
+            match ready!(self.io.poll_receive(cx, receive)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if inbox.filled > 0 {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                received => return Poll::Ready(received),
             }
         }
     }
@@ -327,7 +314,7 @@ mod tests {
     type Came = (Option<Ecn>, Option<Duration>, Vec<u8>);
 
     /// Sends and receives through the sockets.
-    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Udp, to: &Udp) -> Vec<Came> {
+    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &mut Udp, to: &Udp) -> Vec<Came> {
         assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
         let (mut inbox, mut received) = (Inbox::new(), Vec::new());
         while total(&received) < bytes.len() {
@@ -340,17 +327,18 @@ mod tests {
     }
 
     /// Sends through the sockets and receives as systems other than Linux do.
-    async fn exchange_portably(transmit: &Transmit, bytes: &[u8], from: &Udp, to: &Udp) -> Vec<Came> {
+    async fn exchange_portably(transmit: &Transmit, bytes: &[u8], from: &mut Udp, to: &Udp) -> Vec<Came> {
         assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
         let (mut inbox, mut receiver, mut received) = (Inbox::new(), portable::Receiver::new(), Vec::new());
         // A time would take the space of the mark.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        messages::refuse_times(&to.io);
+        messages::refuse_times(to.io.socket());
         while total(&received) < bytes.len() {
-            to.io.readable().await.expect("open");
             let Inbox { buffers, meta, filled, .. } = &mut inbox;
-            let got = to.io.try_io(Interest::READABLE, || receiver.receive(&to.io, &to.state, buffers, meta, filled));
-            if got.is_ok() {
+            let got = poll_fn(|cx| {
+                to.io.poll_receive(cx, |socket| receiver.receive(socket, &to.state, buffers, meta, filled))
+            });
+            if got.await.is_ok() {
                 for train in inbox.trains() {
                     received.extend(train.datagrams.map(|datagram| (train.ecn, train.stamp, datagram.to_vec())));
                 }
@@ -383,13 +371,13 @@ mod tests {
     async fn marks_times_and_borders_of_datagrams_survive() {
         let bytes: Vec<u8> = (0..3_100_u16).map(|n| n as u8).collect();
         let today = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        for (from, to, destination) in pairs() {
+        for (mut from, to, destination) in pairs() {
             assert!(from.max_segments(1_000) >= 4, "Linux segments UDP since 4.18");
             // A call with all control messages after one without: none gets less space.
             for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)] {
                 let transmit = Transmit { destination, source: None, ecn, len: bytes.len(), segment_size: Some(1_000) };
                 let began = today();
-                let came = exchange(&transmit, &bytes, &from, &to).await;
+                let came = exchange(&transmit, &bytes, &mut from, &to).await;
                 assert!(came.iter().map(|(.., datagram)| &datagram[..]).eq(bytes.chunks(1_000)), "{destination}");
                 for (mark, stamp, _) in came {
                     assert_eq!(mark, ecn, "{destination}");
@@ -397,10 +385,10 @@ mod tests {
                     let stamp = stamp.expect("a time");
                     assert!(stamp + Duration::from_millis(1) >= began && stamp <= today(), "{destination}: {stamp:?}");
                 }
-                let came = exchange_portably(&transmit, &bytes, &from, &to).await;
+                let came = exchange_portably(&transmit, &bytes, &mut from, &to).await;
                 assert!(came.iter().map(|(.., datagram)| &datagram[..]).eq(bytes.chunks(1_000)), "{destination}");
                 assert!(came.iter().all(|&(mark, stamp, _)| mark == ecn && stamp.is_none()), "{destination}");
-                system::ask_for_times(&to.io);
+                system::ask_for_times(to.io.socket());
             }
         }
     }
@@ -408,7 +396,7 @@ mod tests {
     #[tokio::test]
     #[cfg(any(target_os = "linux", target_os = "android"))]
     async fn many_messages_come_in_one_call_each_with_its_own_mark_and_address() {
-        for (from, to, destination) in pairs() {
+        for (mut from, to, destination) in pairs() {
             let marks = [Some(Ecn::Ect0), None, Some(Ecn::Ce), Some(Ecn::Ect1)];
             for (n, &ecn) in marks.iter().enumerate() {
                 let transmit = Transmit { destination, source: None, ecn, len: 1, segment_size: None };
@@ -433,15 +421,15 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_sent_is_lost_and_the_next_goes() {
         let bind = || Udp::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
-        let (from, to) = (bind(), bind());
+        let (mut from, to) = (bind(), bind());
         let destination = "[2001:db8::1]:7700".parse().expect("an address");
         let transmit = Transmit { destination, source: None, ecn: None, len: 1, segment_size: None };
         let refused = poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
         assert_eq!(refused, Err(SendFailure::Other), "IPv6 from an IPv4 socket");
         let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };
-        let came = exchange(&transmit, b"y", &from, &to).await;
+        let came = exchange(&transmit, b"y", &mut from, &to).await;
         assert_eq!(came.into_iter().map(|(mark, _, bytes)| (mark, bytes)).collect::<Vec<_>>(), [(None, b"y".to_vec())]);
-        let came = exchange_portably(&transmit, b"z", &from, &to).await;
+        let came = exchange_portably(&transmit, b"z", &mut from, &to).await;
         assert_eq!(came, [(None, None, b"z".to_vec())]);
     }
 }

@@ -16,18 +16,18 @@ use nix::libc::{in_pktinfo, in6_pktinfo};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use quinn_udp::{EcnCodepoint, UdpSocketState};
-use tokio::net::UdpSocket;
 
 use super::Meta;
+use super::readiness::Socket;
 
 /// Asks the kernel for times of arrival. A kernel that refuses gives messages without times.
-pub(super) fn ask_for_times(io: &UdpSocket) {
+pub(super) fn ask_for_times(io: &Socket) {
     let _ = setsockopt(io, sockopt::ReceiveTimestampns, &true);
 }
 
 /// Makes the socket like one whose kernel refuses times.
 #[cfg(test)]
-pub(super) fn refuse_times(io: &UdpSocket) {
+pub(super) fn refuse_times(io: &Socket) {
     setsockopt(io, sockopt::ReceiveTimestampns, &false).expect("a socket");
 }
 
@@ -51,7 +51,7 @@ impl Receiver {
     /// is empty without another system call.
     pub fn receive(
         &mut self,
-        io: &UdpSocket,
+        io: &Socket,
         _state: &UdpSocketState,
         buffers: &mut [Box<[u8]>],
         meta: &mut [Meta],

@@ -3,13 +3,13 @@
 use std::io::{self, IoSliceMut};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
-use tokio::net::UdpSocket;
 
 use super::Meta;
+use super::readiness::Socket;
 
 /// There is nothing to ask for.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn ask_for_times(_io: &UdpSocket) {}
+pub(super) fn ask_for_times(_io: &Socket) {}
 
 /// Receives messages; see the module.
 pub(super) struct Receiver {
@@ -27,7 +27,7 @@ impl Receiver {
     /// `WouldBlock` if the socket is empty.
     pub fn receive(
         &mut self,
-        io: &UdpSocket,
+        io: &Socket,
         state: &UdpSocketState,
         buffers: &mut [Box<[u8]>; BATCH_SIZE],
         meta: &mut [Meta],
