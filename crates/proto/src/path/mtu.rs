@@ -3,8 +3,8 @@
 //! 8.1).
 //!
 //! A probe is a padded PING. Its loss affects only the search. The largest useful size is tried first, since
-//! nearly every path carries it. If it fails, the search halves the interval until it is narrower than
-//! [`RESOLUTION`].
+//! nearly every path carries it. If it fails and is a jumbo size, Ethernet's size is next. Then the search
+//! halves the interval until it is narrower than [`RESOLUTION`].
 //!
 //! A path whose MTU falls without an ICMP message is a black hole (RFC 8899 section 4.3). Long packets are
 //! lost in a row while shorter ones between them arrive. Neither random loss nor a blackout does that for
@@ -17,6 +17,8 @@ use crate::Time;
 
 /// Minimum size that every path must carry (RFC 9000 section 14).
 pub(crate) const BASE: u16 = 1_200;
+/// What an Ethernet frame of 1,500 bytes has room for, besides the headers of IPv4 and UDP.
+const ETHERNET: u16 = 1_472;
 /// Lost probes of one size before it counts as too large. At 20 % loss a good size is rejected once in 625
 /// times.
 const TRIES: u8 = 4;
@@ -174,6 +176,9 @@ impl MtuProber {
         }
         if top == self.limit {
             return Some(top);
+        }
+        if self.current < ETHERNET && ETHERNET < top {
+            return Some(ETHERNET);
         }
         (top - self.current > RESOLUTION).then(|| self.current + (top - self.current).div_ceil(2))
     }

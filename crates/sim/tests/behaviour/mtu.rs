@@ -105,3 +105,24 @@ fn a_move_to_a_narrower_path_loses_nothing() {
         assert_eq!(run.stats(from).datagram_size, 1_200);
     }
 }
+
+/// Symbols of the window are then up to 45 times as long as the packets that still pass.
+#[test]
+fn a_jumbo_path_that_shrinks_loses_nothing() {
+    for longest in [8_972, 65_507] {
+        let mut trial = bulk(0, &[(Direction::Both, "rate", "200mbit"), (Direction::Both, "loss", "2%")]);
+        trial.near = Config::builder().max_datagram(longest).build().unwrap();
+        trial.far = trial.near.clone();
+        trial.flows = vec![Flow::bulk(End::Near, 150_000_000)];
+        let mut run = trial.start();
+        run.until(Time::from_millis(1_000));
+        assert_eq!(run.stats(End::Near).datagram_size, longest);
+        let before = run.load.read();
+        limit(&mut run, Some(1_500));
+        run.until(Time::from_millis(2_500));
+        assert!(run.load.read() > before + 1_000_000, "{longest}: stalled");
+        run.until(Time::from_millis(60_000));
+        whole(&run.report());
+        assert_eq!(run.stats(End::Near).datagram_size, 1_472);
+    }
+}
