@@ -268,8 +268,8 @@ impl Endpoint {
         self.handle_train(core::iter::once(received));
     }
 
-    /// Handles datagrams that arrived together. The state that an endpoint keeps about a connection is brought
-    /// up to date once for all datagrams in a row that belong to it, not for each.
+    /// Handles datagrams that arrived together. The state that an endpoint keeps about a connection is
+    /// brought up to date once for all datagrams in a row that belong to it, not for each.
     pub fn handle_train<'a>(&mut self, train: impl IntoIterator<Item = Received<'a>>) {
         let mut current: Option<Current> = None;
         for received in train {

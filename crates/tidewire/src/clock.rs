@@ -76,8 +76,7 @@ impl Timer {
                 return Poll::Ready(());
             }
             if self.set != at {
-                // Not `reset`: a timer that was moved to a later time still wakes the runtime at the earlier one.
-                self.sleep.set(tokio::time::sleep(wait.min(LONGEST)));
+                self.sleep.as_mut().reset(tokio::time::Instant::now() + wait.min(LONGEST));
                 self.set = at;
             }
             ready!(self.sleep.as_mut().poll(cx));

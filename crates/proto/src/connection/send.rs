@@ -537,7 +537,7 @@ impl Connection {
                         (first.max(base), u16::try_from(left).ok()?, row.filter(|_| gone == 0))
                     }
                 };
-                let code = code_of(row);
+                let code = GenerationRow::code_of(row);
                 let id = sender.name_repair(code, first, count, row.map(|row| row.key));
                 write_repair_header(w, lane, sender.layout(), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
@@ -578,11 +578,6 @@ impl Connection {
     }
 }
 
-/// The code of a repair. Combinations that are not of a generation are random.
-fn code_of(row: Option<GenerationRow>) -> Code {
-    row.map_or(Code::Rlc, |row| row.code)
-}
-
 /// Length of the packet that carries a repair.
 fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
     match *repair {
@@ -590,7 +585,7 @@ fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
         Repair::Coded { first, count, row, .. } => {
             let id = RepairId { first, count, key: row.map_or(0, |row| row.key) };
             PACKET_OVERHEAD
-                + repair_header_len(lane, sender.layout(), code_of(row), id, sender.base())
+                + repair_header_len(lane, sender.layout(), GenerationRow::code_of(row), id, sender.base())
                 + sender.repair_len(first, count).unwrap_or(0)
         }
     }

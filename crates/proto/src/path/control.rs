@@ -89,8 +89,8 @@ pub struct LossSample {
 pub trait RateController: Send + fmt::Debug {
     /// The handshake took `rtt`. The controller may use it for the first pace.
     fn on_handshake(&mut self, _rtt: Duration) {}
-    /// A packet was sent; `in_flight` includes it. Returns whether [`Self::budget`] may have changed, which no
-    /// controller of this crate does here.
+    /// A packet was sent; `in_flight` includes it. Returns whether [`Self::budget`] may have changed, which
+    /// no controller of this crate does here.
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) -> bool {
         false
     }

@@ -71,6 +71,13 @@ pub struct GenerationRow {
     pub key: u16,
 }
 
+impl GenerationRow {
+    /// The code of a repair. Combinations that are not of a generation are random.
+    pub(crate) fn code_of(row: Option<Self>) -> Code {
+        row.map_or(Code::Rlc, |row| row.code)
+    }
+}
+
 impl Repair {
     /// One past the newest source symbol that this repair can restore.
     pub fn end(&self) -> SourceId {

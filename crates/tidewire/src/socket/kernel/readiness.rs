@@ -1,9 +1,9 @@
 //! A UDP socket of the system, and the runtime's notices that it can be read or has room again.
 //!
-//! [`Udp`](super::Udp) makes its system calls through it. On Linux the runtime watches the socket for datagrams
-//! alone, and for room only while the socket has none. Linux reports room whenever a datagram has left, so a
-//! thread that watches for both is woken once more by each datagram that it sends. Invariant: after a call that
-//! found the socket empty or full, none is made before such a notice.
+//! [`Udp`](super::Udp) makes its system calls through it. On Linux the runtime watches the socket for
+//! datagrams alone, and for room only while the socket has none. Linux reports room whenever a datagram has
+//! left, so a thread that watches for both is woken once more by each datagram that it sends. Invariant:
+//! after a call that found the socket empty or full, none is made before such a notice.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -47,8 +47,8 @@ mod lazy {
             self.io.get_ref()
         }
 
-        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock` means
-        /// that it found the socket empty.
+        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock`
+        /// means that it found the socket empty.
         pub fn poll_receive(
             &self,
             cx: &mut Context<'_>,
@@ -106,8 +106,8 @@ mod plain {
             &self.0
         }
 
-        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock` means
-        /// that it found the socket empty.
+        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock`
+        /// means that it found the socket empty.
         pub fn poll_receive(
             &self,
             cx: &mut Context<'_>,
