@@ -7,7 +7,7 @@
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use tidewire_codec::{Code, RepairId, SourceId};
+use tidewire_codec::{RepairId, SourceId};
 
 use super::carried::{Carried, Data, content};
 use super::lanes::Lane;
