@@ -108,7 +108,7 @@ impl Connections {
         self.table.get(&handle).map(|entry| &*entry.connection)
     }
 
-    /// A connection that was touched, and after it no other.
+    /// A connection that is still in the queues, because it was touched and not visited since.
     pub fn get_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.table.get_mut(&handle).map(|entry| &mut *entry.connection)
     }
