@@ -73,3 +73,77 @@ impl Controller {
         &mut *self.inner
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its window is the number of calls that it has got.
+    #[derive(Debug, Default)]
+    struct Counting(u64);
+
+    impl RateController for Counting {
+        fn on_handshake(&mut self, _rtt: Duration) {
+            self.0 += 1;
+        }
+        fn on_sent(&mut self, _now: Time, bytes: u64, _in_flight: u64) -> bool {
+            self.0 += bytes;
+            bytes > 0
+        }
+        fn on_ack(&mut self, _ack: &AckSample) {
+            self.0 += 1;
+        }
+        fn on_fate(&mut self, _number: u64, _lost: bool) {
+            self.0 += 1;
+        }
+        fn on_loss(&mut self, _loss: &LossSample) {
+            self.0 += 1;
+        }
+        fn on_ecn(&mut self, _now: Time, _sent: Time) {
+            self.0 += 1;
+        }
+        fn on_train(&mut self, _train: &TrainSample) {
+            self.0 += 1;
+        }
+        fn budget(&self) -> Budget {
+            Budget { window: self.0, pacing: 0 }
+        }
+    }
+
+    #[test]
+    fn no_kept_budget_outlives_a_call_that_may_change_it() {
+        let (now, time) = (Time::ZERO, Duration::ZERO);
+        let ack = AckSample {
+            now,
+            bytes: 0,
+            in_flight: 0,
+            newest: 0,
+            left: now,
+            next: 0,
+            rtt: None,
+            smoothed: time,
+            min_rtt: time,
+            rate: None,
+            dispersion: None,
+        };
+        let calls: [&dyn Fn(&mut Controller); 7] = [
+            &|controller| controller.on_handshake(time),
+            &|controller| controller.on_sent(now, 1, 0),
+            &|controller| controller.on_ack(&ack),
+            &|controller| controller.on_fate(0, false),
+            &|controller| controller.on_loss(&LossSample { now, bytes: 0, sent: now, persistent: false }),
+            &|controller| controller.on_ecn(now, now),
+            &|controller| {
+                controller.on_train(&TrainSample { now, bytes: 0, left: time, arrived: time, queue: time });
+            },
+        ];
+        let mut controller = Controller::new(Box::new(Counting::default()));
+        for (made, call) in (0..).zip(calls) {
+            assert_eq!(controller.budget().window, made);
+            call(&mut controller);
+        }
+        assert_eq!(controller.budget().window, 7);
+        controller.on_sent(now, 0, 0);
+        assert_eq!(controller.budget.get(), Some(Budget { window: 7, pacing: 0 }), "it was kept");
+    }
+}
