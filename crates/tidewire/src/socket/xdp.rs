@@ -13,6 +13,8 @@ mod interface;
 mod measure;
 mod program;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod ways;
 
 use std::io;

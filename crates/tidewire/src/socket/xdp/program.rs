@@ -13,6 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::libc;
 
+#[cfg(test)]
+mod tests;
+
 /// Most addresses that the program compares. Chosen: far below the 4,096 instructions of old kernels, with
 /// nine for each address.
 const MOST_ADDRESSES: usize = 256;

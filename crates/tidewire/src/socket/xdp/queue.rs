@@ -97,7 +97,7 @@ impl Queue {
             RingConfigBuilder { rx_count: RECEIVED, tx_count: SENT, fill_count: RECEIVED, completion_count: SENT };
         let mut builder = XdpSocketBuilder::new().map_err(refused)?;
         let (mut rings, mut flags) =
-            builder.build_rings(&memory, rings.build().map_err(io::Error::other)?).map_err(refused)?;
+            builder.build_rings(&memory, rings.build().map_err(io::Error::other)?).map_err(unlockable(size.0))?;
         match mode {
             XdpMode::Any => {}
             XdpMode::Copy => flags.force_copy(),
@@ -219,6 +219,19 @@ impl Drop for Queue {
                 self.memory.free_packet(packet);
             }
         }
+    }
+}
+
+/// Explains that memory for frames of `size` bytes cannot be locked: without CAP_IPC_LOCK, the kernel counts
+/// that of all sockets of a user (`xdp_umem_account_pages` of net/xdp/xdp_umem.c).
+fn unlockable(size: usize) -> impl FnOnce(SocketError) -> io::Error {
+    let mebibytes = ((RECEIVED + SENT) as usize * size) >> 20;
+    move |error| match refused(error) {
+        error if error.raw_os_error() == Some(libc::ENOBUFS) => {
+            let hint = "of locked memory: raise `ulimit -l`, or add CAP_IPC_LOCK";
+            io::Error::new(io::ErrorKind::OutOfMemory, format!("it needs {mebibytes} MiB {hint}"))
+        }
+        error => error,
     }
 }
 
