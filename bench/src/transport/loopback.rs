@@ -16,6 +16,8 @@ use crate::timing::Times;
 
 /// What a receiver reports before it begins: its address, and the credentials that the other end needs.
 pub type Tells<K> = Sender<(SocketAddr, K)>;
+/// Where the sender gets it.
+pub type Told<K> = Receiver<(SocketAddr, K)>;
 
 /// One implementation, set up in one way.
 struct Contestant {
@@ -125,7 +127,7 @@ fn transfer<K: Send + 'static>(
     bytes: u64,
     datagram: u16,
     receive: fn(u64, u16, Tells<K>) -> io::Result<()>,
-    send: fn(u64, u16, Receiver<(SocketAddr, K)>) -> io::Result<Duration>,
+    send: fn(u64, u16, Told<K>) -> io::Result<Duration>,
 ) -> Taken {
     let (tells, told) = channel();
     let receiver = thread::spawn(move || receive(bytes, datagram, tells).map(|()| thread_time()));

@@ -8,7 +8,6 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use quinn::congestion::CubicConfig;
@@ -19,7 +18,7 @@ use quinn::{
 };
 
 use super::Pattern;
-use super::loopback::Tells;
+use super::loopback::{Tells, Told};
 use super::tidewire::block_on;
 
 /// Windows of the tuned set-up: several times what is in flight. What a larger one lets stand between the
@@ -92,11 +91,7 @@ pub fn receive<const TUNED: bool>(bytes: u64, datagram: u16, tells: Tells<Certif
 }
 
 /// As ours.
-pub fn send<const TUNED: bool>(
-    bytes: u64,
-    datagram: u16,
-    told: Receiver<(SocketAddr, CertificateDer<'static>)>,
-) -> io::Result<Duration> {
+pub fn send<const TUNED: bool>(bytes: u64, datagram: u16, told: Told<CertificateDer<'static>>) -> io::Result<Duration> {
     let (remote, certificate) = told.recv().map_err(io::Error::other)?;
     block_on(async {
         let mut roots = RootCertStore::empty();

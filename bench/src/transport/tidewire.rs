@@ -1,7 +1,6 @@
 //! Tidewire's own end over loopback, written as an application that uses only the public API.
 
 use std::io;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tidewire::{CloseCode, Config, Connection, Endpoint, Secret, new_secret};
@@ -9,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime;
 
 use super::Pattern;
-use super::loopback::Tells;
+use super::loopback::{Tells, Told};
 
 /// The measured settings: no option is given except the longest datagram.
 fn config(datagram: u16) -> io::Result<Config> {
@@ -48,7 +47,7 @@ pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
 }
 
 /// Connects, writes, and waits for the answer.
-pub fn send(bytes: u64, datagram: u16, told: Receiver<(std::net::SocketAddr, Secret)>) -> io::Result<Duration> {
+pub fn send(bytes: u64, datagram: u16, told: Told<Secret>) -> io::Result<Duration> {
     let (remote, secret) = told.recv().map_err(io::Error::other)?;
     block_on(async {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret, config(datagram)?)?;

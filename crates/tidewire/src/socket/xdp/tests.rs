@@ -110,8 +110,8 @@ fn a_queue_that_is_taken_is_named_and_all_else_is_free_again() {
         let refused = bind(address, 1, &XdpConfig::new(NAME)).expect_err("taken").to_string();
         assert!(refused.starts_with("cannot open queue 0 of `veth0`: "), "{refused}");
         assert!(refused.ends_with("(another program has it)"), "{refused}");
-        // The port is free for the kernel's sockets, and the hook for the next try. A process that another test
-        // starts has our sockets for a moment.
+        // The port is free for the kernel's sockets, and the hook for the next try. A process that another
+        // test starts has our sockets for a moment.
         while UdpSocket::bind(address).is_err() {
             tokio::task::yield_now().await;
         }
