@@ -111,11 +111,11 @@ fn a_queue_that_is_taken_is_named_and_all_else_is_free_again() {
         assert!(refused.starts_with("cannot open queue 0 of `veth0`: "), "{refused}");
         assert!(refused.ends_with("(another program has it)"), "{refused}");
         // The port is free for the kernel's sockets, and the hook for the next try. A process that another
-        // test starts has our sockets for a moment.
+        // test starts has our sockets for a moment, so the next try has another port.
         while UdpSocket::bind(address).is_err() {
             tokio::task::yield_now().await;
         }
         drop(taken);
-        bind(address, 1, &XdpConfig::new(NAME)).expect("binds");
+        bind((address.ip(), 7_701).into(), 1, &XdpConfig::new(NAME)).expect("binds");
     });
 }
