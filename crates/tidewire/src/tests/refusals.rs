@@ -1,5 +1,5 @@
 //! A system that refuses to send (row S11 of the survival list). System calls fail by a schedule, and the
-//! tests check what endpoints do. `tests/refusals.rs` tests closed ports and lost routes of the real system.
+//! tests check what endpoints do. `refusals.rs` and `routes.rs` of `tests/sockets` test the real system.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};

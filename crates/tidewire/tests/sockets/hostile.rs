@@ -1,12 +1,10 @@
 //! Goal G6 over a real socket: strangers send malformed datagrams to an endpoint in use, and its flow arrives
 //! unchanged.
 
-mod pair;
-
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pair::{pair, pseudo_random, within};
+use crate::pair::{pair, plain, pseudo_random, within};
 use tidewire::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,8 +13,7 @@ const BYTES: usize = 4 << 20;
 
 /// Sends datagrams of every length, with first bytes and connection ids of all kinds, in bursts that fit the
 /// receiver's socket buffer.
-fn throw(to: std::net::SocketAddr, count: usize, over: &AtomicBool) -> usize {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn throw(socket: &UdpSocket, to: std::net::SocketAddr, count: usize, over: &AtomicBool) -> usize {
     let noise = pseudo_random(6, 1 << 16);
     for at in 0..count {
         let len = at * 7 % 1_500;
@@ -34,8 +31,9 @@ async fn two_hundred_thousand_malformed_datagrams_change_no_byte() {
     let pair = pair(Config::default()).await;
     let (to, over) = (pair.server.local_addr(), std::sync::Arc::new(AtomicBool::new(false)));
     let thrower = std::thread::spawn({
-        let over = over.clone();
-        move || throw(to, count, &over)
+        let (over, socket) = (over.clone(), plain().await.into_std().unwrap());
+        socket.set_nonblocking(false).unwrap();
+        move || throw(&socket, to, count, &over)
     });
     within(async {
         let mut round = 0;

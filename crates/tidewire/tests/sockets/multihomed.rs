@@ -1,14 +1,12 @@
 //! A listener on a wildcard address, on a host with several addresses, answers from the address that was
 //! called. A peer behind a translator or a firewall receives nothing from any other address. On Linux all of
-//! 127.0.0.0/8 belongs to the host, so the test needs no set-up for its two addresses.
-#![cfg(target_os = "linux")]
-
-mod pair;
+//! 127.0.0.0/8 belongs to the host, so on loopback the test needs no set-up for its addresses.
 
 use std::net::SocketAddr;
 
-use pair::{endpoint, pseudo_random, secret, within};
-use tidewire::{Config, Endpoint};
+use crate::pair::{endpoint, plain, pseudo_random, secret, within};
+use crate::places::Place;
+use tidewire::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
@@ -18,7 +16,7 @@ const CHANGES: usize = 3;
 
 /// A socket that receives only what comes from `server`.
 async fn connected(server: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let socket = plain().await;
     socket.connect(server).await.unwrap();
     socket
 }
@@ -48,14 +46,15 @@ async fn translate(inside: UdpSocket, server: SocketAddr) {
 
 #[tokio::test]
 async fn answers_come_from_the_address_that_was_called() {
-    for (wildcard, called) in [("0.0.0.0:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3")] {
-        let Ok(server) = Endpoint::bind(wildcard.parse().unwrap(), secret(), Config::default()) else {
+    for (wildcard, called) in [("0.0.0.0:0", 0), ("0.0.0.0:0", 1), ("[::]:0", 2)] {
+        let place = Place::new();
+        let Ok(server) = place.bind(wildcard.parse().unwrap(), secret(), Config::default()) else {
             println!("skipped: no IPv6 here");
             continue;
         };
         let client = endpoint(Config::default()).await;
-        let address = SocketAddr::new(called.parse().unwrap(), server.local_addr().port());
-        let inside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = SocketAddr::new(place.v4[called], server.local_addr().port());
+        let inside = plain().await;
         let nat = inside.local_addr().unwrap();
         let translator = tokio::spawn(translate(inside, address));
         let (ours, theirs) = within(async { tokio::join!(client.connect(nat), server.accept()) }).await;
@@ -70,9 +69,9 @@ async fn answers_come_from_the_address_that_was_called() {
             theirs.accept().await.unwrap().read_to_end(&mut there).await.unwrap();
         };
         within(async { tokio::join!(write, read) }).await;
-        assert!(there == data, "{wildcard} called {called}");
+        assert!(there == data, "{wildcard} called address {called}");
         // The new port was proven, so the challenge also came from the address that was called.
-        assert!(theirs.stats().moves > 0, "{wildcard} called {called}");
+        assert!(theirs.stats().moves > 0, "{wildcard} called address {called}");
         translator.abort();
     }
 }

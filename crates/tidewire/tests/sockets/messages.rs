@@ -1,10 +1,8 @@
-//! Messages over real sockets on loopback.
-
-mod pair;
+//! Messages over real sockets.
 
 use std::time::Duration;
 
-use pair::{pair, pseudo_random, within};
+use crate::pair::{pair, pseudo_random, within};
 use tidewire::{
     CloseCode, CloseReason, Config, ConnectionLost, Delivery, LaneConfig, LaneError, LaneId, MessageError, Outgoing,
 };

@@ -1,11 +1,9 @@
 //! Paths with relays over real sockets on loopback: what arrives, who is told what, and what is refused.
 
-mod pair;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pair::{pseudo_random, within};
+use crate::pair::{pseudo_random, within};
 use tidewire::{
     CloseCode, CloseReason, Config, ConnectError, Connection, Endpoint, Hop, Relay, Report, Secret, new_secret,
 };

@@ -1,13 +1,12 @@
 //! Clients that move in the middle of a transfer, over real sockets: behind an address translator that gives
 //! them another port, or by themselves. And a thief that copies the datagrams it sees.
 
-mod pair;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pair::{endpoint, pseudo_random, within};
+use crate::pair::{endpoint, plain, pseudo_random, secret, within};
+use crate::places::Place;
 use tidewire::{Config, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
@@ -16,14 +15,10 @@ use tokio::net::UdpSocket;
 const DATAGRAMS: usize = 400;
 const CHANGES: usize = 5;
 
-async fn bind() -> UdpSocket {
-    UdpSocket::bind("127.0.0.1:0").await.unwrap()
-}
-
 /// Forwards datagrams between `inside`, to which the client sends, and the server. The socket towards the
 /// server is replaced every [`DATAGRAMS`].
 async fn translate(inside: UdpSocket, server: SocketAddr, changes: Arc<AtomicUsize>) {
-    let (mut outside, mut client, mut passed) = (bind().await, None, 0);
+    let (mut outside, mut client, mut passed) = (plain().await, None, 0);
     let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
     loop {
         tokio::select! {
@@ -40,7 +35,7 @@ async fn translate(inside: UdpSocket, server: SocketAddr, changes: Arc<AtomicUsi
         passed += 1;
         if passed % DATAGRAMS == 0 && passed / DATAGRAMS <= CHANGES {
             // Datagrams under way to the old socket are lost.
-            outside = bind().await;
+            outside = plain().await;
             changes.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -72,7 +67,7 @@ async fn there_and_back(ours: &Connection, theirs: &Connection) {
 #[tokio::test]
 async fn every_byte_arrives_though_the_port_changes_under_way() {
     let (server, client) = (endpoint(Config::default()).await, endpoint(Config::default()).await);
-    let (inside, changes) = (bind().await, Arc::new(AtomicUsize::new(0)));
+    let (inside, changes) = (plain().await, Arc::new(AtomicUsize::new(0)));
     let nat = inside.local_addr().unwrap();
     let translator = tokio::spawn(translate(inside, server.local_addr(), Arc::clone(&changes)));
     let (ours, theirs) = within(async { tokio::join!(client.connect(nat), server.accept()) }).await;
@@ -87,7 +82,10 @@ async fn every_byte_arrives_though_the_port_changes_under_way() {
 
 #[tokio::test]
 async fn an_endpoint_goes_over_to_another_socket_under_way() {
-    let (server, client) = (endpoint(Config::default()).await, endpoint(Config::default()).await);
+    let place = Place::new();
+    let address = SocketAddr::new(place.v4[0], 0);
+    let client = place.bind(address, secret(), Config::default()).unwrap();
+    let server = endpoint(Config::default()).await;
     let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
     let before = client.local_addr();
@@ -96,13 +94,13 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
         while theirs.stats().bytes.app_received < 200_000 {
             tokio::task::yield_now().await;
         }
-        client.rebind("127.0.0.1:0".parse().unwrap()).unwrap();
+        place.rebind(&client, address).unwrap();
     };
     tokio::join!(there_and_back(&ours, &theirs), moves);
     assert_ne!(client.local_addr(), before);
     assert_eq!(theirs.stats().moves, 1);
     assert_eq!((theirs.remote(), theirs.current_remote()), (before, client.local_addr()));
-    let error = client.rebind("[::1]:0".parse().unwrap()).unwrap_err();
+    let error = place.rebind(&client, SocketAddr::new(place.v6, 0)).unwrap_err();
     assert!(matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::AddrNotAvailable), "{error}");
 }
 
@@ -111,7 +109,7 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
 #[tokio::test]
 async fn a_thief_that_is_always_first_wins_nothing() {
     let (server, client) = (endpoint(Config::default()).await, endpoint(Config::default()).await);
-    let (inside, outside, thief) = (bind().await, bind().await, bind().await);
+    let (inside, outside, thief) = (plain().await, plain().await, plain().await);
     let (nat, address) = (inside.local_addr().unwrap(), server.local_addr());
     let (sent, got) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counts = (Arc::clone(&sent), Arc::clone(&got));

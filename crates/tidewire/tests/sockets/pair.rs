@@ -1,10 +1,13 @@
-//! Two endpoints in one process and a connection between them.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Endpoints of the tests, pairs of them in one process, and plain sockets beside them.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::{Config, Connection, Endpoint, Secret};
+use tidewire::{Config, Connection, Credentials, Endpoint, Secret};
+use tokio::net::UdpSocket;
+
+use crate::places::{Place, outside};
 
 /// Nothing here takes a second; only a fault takes as long as this.
 const FAULT: Duration = Duration::from_secs(60);
@@ -17,8 +20,19 @@ pub fn secret() -> Secret {
     Secret::new([7; 32])
 }
 
+/// An endpoint with these credentials at a place of its own.
+pub fn bind(credentials: impl Into<Credentials>, config: Config) -> Endpoint {
+    let place = Place::new();
+    place.bind(SocketAddr::new(place.v4[0], 0), credentials, config).unwrap()
+}
+
 pub async fn endpoint(config: Config) -> Endpoint {
-    Endpoint::bind("127.0.0.1:0".parse().unwrap(), secret(), config).unwrap()
+    bind(secret(), config)
+}
+
+/// A plain socket of a stranger or of a translator. Call it from the thread of the test.
+pub async fn plain() -> UdpSocket {
+    UdpSocket::bind((outside(), 0)).await.unwrap()
 }
 
 pub struct Pair {
@@ -29,7 +43,11 @@ pub struct Pair {
 }
 
 pub async fn pair(config: Config) -> Pair {
-    let (client, server) = (endpoint(config.clone()).await, endpoint(config).await);
+    between(endpoint(config.clone()).await, endpoint(config).await).await
+}
+
+/// Connects `client` to `server`.
+pub async fn between(client: Endpoint, server: Endpoint) -> Pair {
     let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
     Pair { ours: ours.unwrap(), theirs: theirs.unwrap(), client, server }
 }

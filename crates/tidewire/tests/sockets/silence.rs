@@ -1,11 +1,9 @@
 //! A prober with a raw socket: it gets no answer without the secret, and with the secret no more bytes than
 //! it sent.
 
-mod pair;
-
 use std::sync::Arc;
 
-use pair::{endpoint, pseudo_random, secret, within};
+use crate::pair::{bind, endpoint, plain, pseudo_random, secret, within};
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, PrivateKey, PublicKey, Secret};
 use tidewire_proto::Time;
 use tidewire_proto::crypto::AwsLc;
@@ -45,7 +43,7 @@ async fn probe(prober: &UdpSocket, server: &Endpoint, hellos: &[[u8; HELLO_LEN]]
     thrown()
 }
 
-fn hello(keys: impl Into<Keys>, n: u8) -> [u8; HELLO_LEN] {
+pub fn hello(keys: impl Into<Keys>, n: u8) -> [u8; HELLO_LEN] {
     let mut hello = [0; HELLO_LEN];
     let id = ConnectionId([n; 8]);
     let mut initiator = Initiator::new(keys, id, &Parameters::default(), Arc::new(AwsLc), [n; 32], Time::ZERO);
@@ -66,7 +64,7 @@ async fn nothing_came(prober: &UdpSocket) {
 #[tokio::test]
 async fn t17_strangers_get_nothing() {
     let server = endpoint(Config::default()).await;
-    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let prober = plain().await;
     let hellos: Vec<_> = (1..9).map(|n| hello(&Secret::new([99; 32]), n)).collect();
     let sent = within(probe(&prober, &server, &hellos)).await;
     let client = endpoint(Config::default()).await;
@@ -84,15 +82,14 @@ async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
     let (ours, theirs) = (PrivateKey::new([1; 32]), PrivateKey::new([2; 32]));
     let mut listener = KeyCredentials::new(theirs.clone());
     listener.authorized = Arc::new([ours.public()].into());
-    let bind = |credentials| Endpoint::bind("127.0.0.1:0".parse().unwrap(), credentials, Config::default());
-    let server = bind(Credentials::Key(listener)).unwrap();
-    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = bind(Credentials::Key(listener), Config::default());
+    let prober = plain().await;
     let stranger = PrivateKey::new([3; 32]);
     prober.send_to(&hello(between(3, &theirs.public()), 7), server.local_addr()).await.unwrap();
     let refused = within(server.unauthorized()).await.unwrap();
     assert_eq!((refused.key, refused.from), (stranger.public(), prober.local_addr().unwrap()));
 
-    let client = bind(Credentials::Key(KeyCredentials::new(ours.clone()))).unwrap();
+    let client = bind(Credentials::Key(KeyCredentials::new(ours.clone())), Config::default());
     let peer = theirs.public();
     let connect = client.connect_to(server.local_addr(), &peer);
     let (ours_live, theirs_live) = within(async { tokio::join!(connect, server.accept()) }).await;
@@ -107,7 +104,7 @@ async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
 #[tokio::test]
 async fn t17_with_the_secret_no_more_comes_back_than_went() {
     let server = endpoint(Config::default()).await;
-    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let prober = plain().await;
     // More than an endpoint answers in a second without proof.
     let mut sent = 0;
     for n in 0..200 {

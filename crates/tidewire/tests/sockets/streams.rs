@@ -1,12 +1,10 @@
-//! Streams over real sockets on loopback: the bytes read are the bytes written, whatever else happens.
-
-mod pair;
+//! Streams over real sockets: the bytes read are the bytes written, whatever else happens.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use pair::{pair, pseudo_random, within};
+use crate::pair::{pair, pseudo_random, within};
 use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Stream, StreamError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

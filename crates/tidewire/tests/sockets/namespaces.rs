@@ -1,0 +1,149 @@
+//! Hosts for tests of AF_XDP: network namespaces, each with one interface `eth0` that leads to a common
+//! switch.
+//!
+//! The switch is a namespace with a bridge, and each interface is one end of a veth pair whose other end is a
+//! port of the bridge. A test calls [`host`] from its own thread, which lives in the switch's namespace from
+//! then on: plain sockets of the test are at [`SWITCH_V4`]. A socket stays in the namespace in which it was
+//! made, so one thread can drive both ends. Invariant: no namespace has a name, so the kernel removes them
+//! all when the process ends, however it ends.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd as _;
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// The switch's own address.
+pub const SWITCH_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
+
+/// The interface of each host.
+pub const INTERFACE: &str = "eth0";
+
+/// A host; see the module.
+pub struct Host {
+    namespace: File,
+    switch: File,
+    /// Number of the host, from 1. Its port of the switch is `port{number}`.
+    pub number: u8,
+    /// Its addresses, of which the first is the one that it sends from by itself.
+    pub v4: [IpAddr; 3],
+    pub v6: IpAddr,
+}
+
+/// The namespace of the switch of this thread, and how many hosts it has.
+struct Switch {
+    namespace: File,
+    hosts: u8,
+}
+
+thread_local! {
+    static SWITCH: RefCell<Option<Switch>> = const { RefCell::new(None) };
+}
+
+/// Moves this thread into the namespace of its switch. Returns whether the process may; if not, prints why.
+pub fn enter_switch() -> bool {
+    if !nix::unistd::Uid::effective().is_root() {
+        println!("SKIPPED: network namespaces need root");
+        return false;
+    }
+    SWITCH.with_borrow_mut(|switch| {
+        switch.get_or_insert_with(Switch::new);
+    });
+    true
+}
+
+/// Makes a host whose interface has so many queues. Returns `None`, and prints why, if the process may not.
+pub fn host(queues: u32) -> Option<Host> {
+    enter_switch().then(|| {
+        SWITCH.with_borrow_mut(|switch| {
+            let switch = switch.as_mut().expect("entered");
+            switch.hosts += 1;
+            Host::new(switch.hosts, &switch.namespace, queues)
+        })
+    })
+}
+
+impl Switch {
+    fn new() -> Self {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root");
+        // Without an address of its own, a bridge takes that of a port, and another one when that port goes.
+        batch(&format!(
+            "link set lo up
+            link add br0 address 02:00:00:00:78:01 type bridge mcast_snooping 0
+            address add {SWITCH_V4}/16 dev br0
+            address add fd78::1/64 dev br0 nodad
+            link set br0 up"
+        ));
+        Self { namespace: current(), hosts: 0 }
+    }
+}
+
+impl Host {
+    fn new(number: u8, switch: &File, queues: u32) -> Self {
+        let v4 = [1, 2, 3].map(|last| Ipv4Addr::new(10, 78, number, last));
+        let v6 = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, number.into(), 1);
+        unshare(CloneFlags::CLONE_NEWNET).expect("root");
+        // `ip` finds the other namespace through our descriptor of it.
+        let there = format!("/proc/{}/fd/{}", std::process::id(), switch.as_raw_fd());
+        let [first, second, third] = v4;
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        batch(&format!(
+            "link set lo up
+            link add {INTERFACE} {queues} type veth peer name port{number} netns {there} {queues}
+            address add {first}/16 dev {INTERFACE}
+            address add {second}/16 dev {INTERFACE}
+            address add {third}/16 dev {INTERFACE}
+            address add {v6}/64 dev {INTERFACE} nodad
+            link set {INTERFACE} up"
+        ));
+        let host = Self {
+            namespace: current(),
+            switch: switch.try_clone().expect("a descriptor"),
+            number,
+            v4: v4.map(IpAddr::V4),
+            v6: v6.into(),
+        };
+        enter(switch);
+        batch(&format!("link set port{number} master br0 up"));
+        host
+    }
+
+    /// Runs something in the namespace of the host.
+    pub fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _back = Back(&self.switch);
+        enter(&self.namespace);
+        work()
+    }
+
+    /// Runs lines of `ip -batch` in the namespace of the host.
+    pub fn ip(&self, lines: &str) {
+        self.enter(|| batch(lines));
+    }
+}
+
+/// Returns to the switch's namespace, also from a panic.
+struct Back<'a>(&'a File);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        enter(self.0);
+    }
+}
+
+fn enter(namespace: &File) {
+    setns(namespace, CloneFlags::CLONE_NEWNET).expect("root");
+}
+
+fn current() -> File {
+    File::open("/proc/thread-self/ns/net").expect("proc is mounted")
+}
+
+/// Runs lines of `ip -batch` in the namespace of this thread.
+pub fn batch(lines: &str) {
+    let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().expect("ip is there");
+    ip.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("read");
+    assert!(ip.wait().expect("a child").success(), "{lines}");
+}

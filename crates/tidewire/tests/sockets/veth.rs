@@ -1,0 +1,54 @@
+//! Places of endpoints with AF_XDP: each is a host of its own (`namespaces.rs`), because an interface has one
+//! program. Where the process may make none, the sentence of `namespaces.rs` says so, and the same tests run
+//! on loopback.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+
+use tidewire::{Config, Credentials, Endpoint, XdpConfig};
+
+use crate::loopback;
+use crate::namespaces::{self, Host, INTERFACE};
+
+/// A place for one endpoint at a time, with the addresses at which others reach it.
+pub struct Place {
+    pub v4: [IpAddr; 3],
+    pub v6: IpAddr,
+    pub host: Option<Host>,
+    /// What takes over without a host.
+    kernel: loopback::Place,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let (host, kernel) = (namespaces::host(1), loopback::Place::new());
+        let (v4, v6) = host.as_ref().map_or((kernel.v4, kernel.v6), |host| (host.v4, host.v6));
+        Self { v4, v6, host, kernel }
+    }
+
+    /// Binds an endpoint.
+    pub fn bind(
+        &self,
+        address: SocketAddr,
+        credentials: impl Into<Credentials>,
+        config: Config,
+    ) -> io::Result<Endpoint> {
+        let Some(host) = &self.host else { return self.kernel.bind(address, credentials, config) };
+        let xdp = XdpConfig::new(INTERFACE);
+        host.enter(|| Endpoint::bind_xdp(address, credentials, config, NonZeroUsize::MIN, &xdp))
+    }
+
+    /// Replaces the socket of an endpoint of this place, by one of the kernel.
+    pub fn rebind(&self, endpoint: &Endpoint, address: SocketAddr) -> io::Result<()> {
+        match &self.host {
+            Some(host) => host.enter(|| endpoint.rebind(address)),
+            None => self.kernel.rebind(endpoint, address),
+        }
+    }
+}
+
+/// Where plain sockets of the tests are.
+pub fn outside() -> IpAddr {
+    if namespaces::enter_switch() { namespaces::SWITCH_V4 } else { loopback::outside() }
+}
