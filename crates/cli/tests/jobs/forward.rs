@@ -13,7 +13,12 @@ use crate::schema;
 /// Starts a server like those of HTTP/1.0: it reads a request to its end, answers with as many bytes as the
 /// request names, and sends their hash.
 pub fn start_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    start_server_at("127.0.0.1:0")
+}
+
+/// The same at an address of the network in which this thread is.
+pub fn start_server_at(address: &str) -> String {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {

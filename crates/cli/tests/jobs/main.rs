@@ -3,6 +3,8 @@
 
 mod bench;
 mod browser;
+#[cfg(target_os = "linux")]
+mod bypass;
 mod combinations;
 mod crowd;
 mod dash;
@@ -12,6 +14,10 @@ mod hostile;
 mod keys;
 mod live;
 mod memory;
+#[cfg(target_os = "linux")]
+#[expect(dead_code, reason = "tests of sockets need more of it")]
+#[path = "../../../tidewire/tests/sockets/namespaces.rs"]
+mod namespaces;
 mod pipe;
 mod probe;
 #[path = "../process/mod.rs"]

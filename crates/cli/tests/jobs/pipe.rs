@@ -10,15 +10,15 @@ use crate::process::{lossy_link, tidewire};
 use crate::schema;
 
 /// One end of the pipe.
-struct End {
+pub struct End {
     child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: ChildStdout,
+    pub stdin: Option<ChildStdin>,
+    pub stdout: ChildStdout,
     lines: BufReader<std::process::ChildStderr>,
 }
 
 impl End {
-    fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &[&str]) -> Self {
         let mut child = tidewire(&[&["pipe", "--json"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let lines = BufReader::new(child.stderr.take().unwrap());
@@ -27,7 +27,12 @@ impl End {
 
     /// A listener and its link.
     fn listen() -> (Self, String) {
-        let mut end = Self::start(&["--listen", "127.0.0.1:0"]);
+        Self::listen_with(&["--listen", "127.0.0.1:0"])
+    }
+
+    /// The same with these options.
+    pub fn listen_with(options: &[&str]) -> (Self, String) {
+        let mut end = Self::start(options);
         let mut line = String::new();
         end.lines.read_line(&mut line).unwrap();
         let link = schema::lines(line.as_bytes())[0]["link"].as_str().unwrap().to_owned();
@@ -35,7 +40,7 @@ impl End {
     }
 
     /// The exit code, and all lines that were not read yet.
-    fn end(mut self) -> (Option<i32>, Vec<Value>) {
+    pub fn end(mut self) -> (Option<i32>, Vec<Value>) {
         let mut rest = Vec::new();
         self.lines.read_to_end(&mut rest).unwrap();
         (self.child.wait().unwrap().code(), schema::lines(&rest))

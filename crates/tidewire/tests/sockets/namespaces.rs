@@ -4,11 +4,12 @@
 //! The switch is a namespace with a bridge, and each interface is one end of a veth pair whose other end is a
 //! port of the bridge. A test calls [`host`] from its own thread, which lives in the switch's namespace from
 //! then on: plain sockets of the test are at [`SWITCH_V4`]. A socket stays in the namespace in which it was
-//! made, so one thread can drive both ends. Invariant: no namespace has a name, so the kernel removes them
+//! made, so one thread can drive both ends, and a process stays in the one in which it was started. The tests
+//! of the command include this file too. Invariant: no namespace has a name, so the kernel removes them
 //! all when the process ends, however it ends.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd as _;
@@ -121,6 +122,37 @@ impl Host {
     /// Runs lines of `ip -batch` in the namespace of the host.
     pub fn ip(&self, lines: &str) {
         self.enter(|| batch(lines));
+    }
+
+    /// The hook of the interface that has a program: `xdp` is the driver's, `xdpgeneric` the generic one.
+    pub fn hook(&self, interface: &str) -> Option<String> {
+        let shown = self.enter(|| Command::new("ip").args(["link", "show", "dev", interface]).output());
+        let shown = String::from_utf8(shown.expect("ip is there").stdout).expect("text");
+        shown.split_whitespace().find(|word| word.starts_with("xdp")).map(str::to_owned)
+    }
+
+    /// Datagrams that the kernel gave to UDP sockets, and those that it sent for them.
+    pub fn by_kernel(&self) -> [u64; 2] {
+        let v4 = ["InDatagrams", "OutDatagrams"].map(|name| self.counter_v4("Udp", name));
+        let v6 = ["Udp6InDatagrams", "Udp6OutDatagrams"].map(|name| self.counter_v6(name));
+        [v4[0] + v6[0], v4[1] + v6[1]]
+    }
+
+    /// A counter of `/proc/net/snmp`: a line of names, then a line of values.
+    pub fn counter_v4(&self, protocol: &str, name: &str) -> u64 {
+        let text = self.enter(|| fs::read_to_string("/proc/thread-self/net/snmp")).expect("proc is mounted");
+        let mut lines = text.lines().filter(|line| line.split(':').next() == Some(protocol));
+        let [names, values] = [lines.next(), lines.next()].map(|line| line.expect("two lines").split(' '));
+        let value = names.zip(values).find(|(found, _)| *found == name).expect("a counter").1;
+        value.parse().expect("a number")
+    }
+
+    /// A counter of `/proc/net/snmp6`: a line for each.
+    pub fn counter_v6(&self, name: &str) -> u64 {
+        let text = self.enter(|| fs::read_to_string("/proc/thread-self/net/snmp6")).expect("proc is mounted");
+        let mut lines = text.lines().map(|line| line.split_whitespace());
+        let mut line = lines.find(|line| line.clone().next() == Some(name)).expect("a counter");
+        line.nth(1).expect("a value").parse().expect("a number")
     }
 }
 

@@ -1,8 +1,8 @@
 //! Sockets past the kernel between the two ends of a veth pair: marks, and a queue that is taken.
 //!
 //! The tests need root and are skipped without it. Whole endpoints are tested in the crate's
-//! `tests/xdp.rs`. Invariant: each test has a thread of its own, which alone leaves the namespace of the
-//! process, and its namespaces have no name, so the kernel removes them with the thread.
+//! `tests/sockets/xdp.rs`. Invariant: each test has a thread of its own, which alone leaves the namespace of
+//! the process, and its namespaces have no name, so the kernel removes them with the thread.
 
 use std::fs::File;
 use std::future::poll_fn;

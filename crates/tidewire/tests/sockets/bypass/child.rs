@@ -38,9 +38,7 @@ impl Server {
         let process = host.enter(|| command.spawn()).expect("starts");
         Self { process, address }
     }
-}
 
-impl Server {
     /// Connects to the process. If it does not answer, the error has what it said.
     pub async fn connected(&mut self, client: &Endpoint) -> Connection {
         match within(client.connect(self.address)).await {

@@ -7,7 +7,7 @@ use tidewire::{XdpConfig, XdpMode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::child::{Server, serve_if_told};
-use super::{bind, bind_over, by_kernel, freed, hook};
+use super::{bind, bind_over, freed};
 use crate::namespaces::{self, Host, INTERFACE};
 use crate::pair::{pseudo_random, within};
 
@@ -77,9 +77,9 @@ async fn three_capabilities_are_enough() {
     let mut back = vec![0; data.len()];
     within(stream.read_exact(&mut back)).await.expect("echoed");
     assert!(back == data);
-    assert_eq!(hook(&b, INTERFACE).as_deref(), Some("xdp"));
+    assert_eq!(b.hook(INTERFACE).as_deref(), Some("xdp"));
     // The first packet of the client may come before the program.
-    assert!(by_kernel(&b)[0] < 10);
+    assert!(b.by_kernel()[0] < 10);
 }
 
 #[tokio::test]

@@ -11,7 +11,6 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::process::Command;
 
 use tidewire::{Config, Connection, Endpoint, XdpConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -57,41 +56,10 @@ async fn transfer(ours: &Connection, theirs: &Connection, bytes: usize) {
     within(async { tokio::join!(there, back) }).await;
 }
 
-/// Datagrams that the kernel of a host gave to UDP sockets, and those that it sent for them.
-fn by_kernel(host: &Host) -> [u64; 2] {
-    let v4 = ["InDatagrams", "OutDatagrams"].map(|name| counter_v4(host, "Udp", name));
-    let v6 = ["Udp6InDatagrams", "Udp6OutDatagrams"].map(|name| counter_v6(host, name));
-    [v4[0] + v6[0], v4[1] + v6[1]]
-}
-
-/// A counter of `/proc/net/snmp`: a line of names, then a line of values.
-fn counter_v4(host: &Host, protocol: &str, name: &str) -> u64 {
-    let text = host.enter(|| fs::read_to_string("/proc/thread-self/net/snmp")).expect("proc is mounted");
-    let mut lines = text.lines().filter(|line| line.split(':').next() == Some(protocol));
-    let [names, values] = [lines.next(), lines.next()].map(|line| line.expect("two lines").split(' '));
-    let value = names.zip(values).find(|(found, _)| *found == name).expect("a counter").1;
-    value.parse().expect("a number")
-}
-
-/// A counter of `/proc/net/snmp6`: a line for each.
-fn counter_v6(host: &Host, name: &str) -> u64 {
-    let text = host.enter(|| fs::read_to_string("/proc/thread-self/net/snmp6")).expect("proc is mounted");
-    let mut lines = text.lines().map(|line| line.split_whitespace());
-    let mut line = lines.find(|line| line.clone().next() == Some(name)).expect("a counter");
-    line.nth(1).expect("a value").parse().expect("a number")
-}
-
-/// The hook of the interface that has a program: `xdp` is the driver's, `xdpgeneric` the generic one.
-fn hook(host: &Host, interface: &str) -> Option<String> {
-    let shown = host.enter(|| Command::new("ip").args(["link", "show", "dev", interface]).output());
-    let shown = String::from_utf8(shown.expect("ip is there").stdout).expect("text");
-    shown.split_whitespace().find(|word| word.starts_with("xdp")).map(str::to_owned)
-}
-
 /// Waits until the endpoint of a host has ended, which it does in a task of its own.
 async fn freed(host: &Host) {
     within(async {
-        while hook(host, INTERFACE).is_some() {
+        while host.hook(INTERFACE).is_some() {
             tokio::task::yield_now().await;
         }
     })

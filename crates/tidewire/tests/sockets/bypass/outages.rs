@@ -7,7 +7,7 @@ use tidewire::{CloseReason, Config, Endpoint, XdpConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::child::{Server, serve_if_told};
-use super::{BYTES, bind, by_kernel, connect, hook, transfer};
+use super::{BYTES, bind, connect, transfer};
 use crate::namespaces::{self, INTERFACE};
 use crate::pair::{pseudo_random, secret, within};
 
@@ -26,19 +26,19 @@ async fn a_killed_process_leaves_nothing_behind() {
         let mut back = vec![0; data.len()];
         within(stream.read_exact(&mut back)).await.expect("echoed");
         assert!(back == data);
-        assert_eq!(hook(&b, INTERFACE).as_deref(), Some("xdp"));
+        assert_eq!(b.hook(INTERFACE).as_deref(), Some("xdp"));
         // The server has frames to send and to receive when it is killed.
         let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&data)).await;
         server.process.kill().expect("killed");
         server.process.wait().expect("a child");
-        assert_eq!(hook(&b, INTERFACE), None);
+        assert_eq!(b.hook(INTERFACE), None);
         // Port, hook and queues are free at once.
         let next = bind(&b, server.address).unwrap_or_else(|error| panic!("{error}"));
         let (ours, theirs) = connect(&client, &next, b.v4[0]).await;
         transfer(&ours, &theirs, 100_000).await;
-        assert_eq!(hook(&b, INTERFACE).as_deref(), Some("xdp"));
+        assert_eq!(b.hook(INTERFACE).as_deref(), Some("xdp"));
         // What still comes for a killed server meets the kernel's socket of the next one before its program.
-        assert!(by_kernel(&a)[0] == 0 && by_kernel(&b)[0] < 100);
+        assert!(a.by_kernel()[0] == 0 && b.by_kernel()[0] < 100);
     }
 }
 
@@ -67,7 +67,7 @@ async fn an_interface_that_goes_down_and_comes_up_loses_no_byte() {
         };
         tokio::join!(transfer(&ours, &theirs, BYTES), goes);
     }
-    assert_eq!([by_kernel(&a)[0], by_kernel(&b)[0]], [0, 0]);
+    assert_eq!([a.by_kernel()[0], b.by_kernel()[0]], [0, 0]);
 }
 
 #[tokio::test]

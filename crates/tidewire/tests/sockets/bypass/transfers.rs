@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tidewire::{Config, Endpoint, XdpConfig, XdpMode};
 
-use super::{BYTES, bind, bind_over, by_kernel, connect, freed, hook, set, transfer};
+use super::{BYTES, bind, bind_over, connect, freed, set, transfer};
 use crate::namespaces::{self, INTERFACE, SWITCH_V4};
 use crate::pair::{plain, pseudo_random, secret, within};
 use crate::places::Place;
@@ -28,14 +28,14 @@ async fn transfers_of_both_families_bypass_the_kernel() {
         let (client, server) = (bind(&a, (ours, 0)).expect("binds"), bind(&b, (theirs, 0)).expect("binds"));
         let (ours, theirs) = connect(&client, &server, to).await;
         transfer(&ours, &theirs, BYTES).await;
-        assert_eq!([by_kernel(&a)[0], by_kernel(&b)[0]], [0, 0], "{to}");
-        assert_eq!([&a, &b].map(|host| hook(host, INTERFACE)), [Some("xdp".into()), Some("xdp".into())]);
+        assert_eq!([a.by_kernel()[0], b.by_kernel()[0]], [0, 0], "{to}");
+        assert_eq!([&a, &b].map(|host| host.hook(INTERFACE)), [Some("xdp".into()), Some("xdp".into())]);
         drop((ours, theirs, client, server));
         freed(&a).await;
         freed(&b).await;
     }
     // Only the first datagrams to a new peer leave by the kernel.
-    let sent = [by_kernel(&a)[1], by_kernel(&b)[1]];
+    let sent = [a.by_kernel()[1], b.by_kernel()[1]];
     assert!(sent.iter().all(|sent| (1..500).contains(sent)), "{sent:?}");
 }
 
@@ -48,7 +48,7 @@ async fn places_of_the_other_tests_bypass_the_kernel() {
     let (ours, theirs) = connect(&client, &server, server.local_addr().ip()).await;
     transfer(&ours, &theirs, BYTES).await;
     for host in places.iter().filter_map(|place| place.host.as_ref()) {
-        assert_eq!((hook(host, INTERFACE).as_deref(), by_kernel(host)[0]), (Some("xdp"), 0));
+        assert_eq!((host.hook(INTERFACE).as_deref(), host.by_kernel()[0]), (Some("xdp"), 0));
     }
 }
 
@@ -60,7 +60,7 @@ async fn several_queues_are_spread_over_shards() {
     let server = bind_over(&b, (b.v4[0], 0), 2, &xdp).expect("binds");
     let (ours, theirs) = connect(&client, &server, b.v4[0]).await;
     transfer(&ours, &theirs, BYTES).await;
-    assert_eq!([by_kernel(&a)[0], by_kernel(&b)[0]], [0, 0]);
+    assert_eq!([a.by_kernel()[0], b.by_kernel()[0]], [0, 0]);
 }
 
 /// A macvlan has no hook of its own.
@@ -82,10 +82,10 @@ async fn a_driver_without_a_hook_uses_the_generic_one() {
     let (xdp, ips) = (XdpConfig::new("upper0"), [a, b].map(upper));
     let client = bind_over(a, (ips[0], 0), 1, &xdp).expect("binds");
     let server = bind_over(b, (ips[1], 0), 1, &xdp).expect("binds");
-    assert_eq!([a, b].map(|host| hook(host, "upper0")), [Some("xdpgeneric".into()), Some("xdpgeneric".into())]);
+    assert_eq!([a, b].map(|host| host.hook("upper0")), [Some("xdpgeneric".into()), Some("xdpgeneric".into())]);
     let (ours, theirs) = connect(&client, &server, ips[1]).await;
     transfer(&ours, &theirs, BYTES).await;
-    assert_eq!([by_kernel(a)[0], by_kernel(b)[0]], [0, 0]);
+    assert_eq!([a.by_kernel()[0], b.by_kernel()[0]], [0, 0]);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn what_does_not_pass_the_interface_goes_through_the_kernel() {
     let client = host.enter(|| Endpoint::bind(local, secret(), Config::default())).expect("binds");
     let (ours, theirs) = connect(&client, &server, local.ip()).await;
     transfer(&ours, &theirs, 100_000).await;
-    assert!(by_kernel(&host)[0] > 2);
+    assert!(host.by_kernel()[0] > 2);
 }
 
 /// The program does not put fragments together. The kernel does, and gives the datagram to its own socket.
@@ -111,7 +111,7 @@ async fn fragments_come_through_the_kernel() {
         let prober = plain().await;
         prober.send_to(&hello(&secret(), 7), to).await.expect("sent");
         let (_, from) = within(prober.recv_from(&mut buffer)).await.expect("an answer");
-        assert_eq!((from, by_kernel(&host)[0]), (to, through_kernel));
+        assert_eq!((from, host.by_kernel()[0]), (to, through_kernel));
     }
     // A fragmented datagram over IPv6, which is none of ours: it is counted, and nothing ends.
     drop(server);
@@ -122,5 +122,5 @@ async fn fragments_come_through_the_kernel() {
     prober.send_to(&pseudo_random(1, 3_000), to).await.expect("sent");
     prober.send_to(&hello(&secret(), 8), to).await.expect("sent");
     within(prober.recv_from(&mut buffer)).await.expect("an answer");
-    assert_eq!(by_kernel(&host)[0], 3);
+    assert_eq!(host.by_kernel()[0], 3);
 }

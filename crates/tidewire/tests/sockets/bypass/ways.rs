@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{BYTES, bind, by_kernel, connect, counter_v4, counter_v6, freed, set, transfer};
+use super::{BYTES, bind, connect, freed, set, transfer};
 use crate::namespaces::{self, Host, INTERFACE};
 use crate::pair::within;
 
@@ -45,8 +45,8 @@ async fn a_gateway_is_the_next_hop() {
         freed(&near).await;
         freed(&far).await;
     }
-    assert_eq!([by_kernel(&near)[0], by_kernel(&far)[0]], [0, 0]);
-    let forwarded = [counter_v4(&gateway, "Ip", "ForwDatagrams"), counter_v6(&gateway, "Ip6OutForwDatagrams")];
+    assert_eq!([near.by_kernel()[0], far.by_kernel()[0]], [0, 0]);
+    let forwarded = [gateway.counter_v4("Ip", "ForwDatagrams"), gateway.counter_v6("Ip6OutForwDatagrams")];
     // No packet is longer than the interface's MTU.
     assert!(forwarded.iter().all(|count| *count > BYTES as u64 / 1_500), "{forwarded:?}");
 }
@@ -83,14 +83,14 @@ async fn a_neighbour_that_moves_is_found_again() {
         // The kernel's sockets carry it until the way is known again. Then nothing leaves by them.
         let bypasses = async {
             loop {
-                let before = by_kernel(&near)[1];
+                let before = near.by_kernel()[1];
                 transfer(&ours, &theirs, BYTES).await;
-                if by_kernel(&near)[1] == before {
+                if near.by_kernel()[1] == before {
                     break;
                 }
             }
         };
         within(bypasses).await;
-        assert_eq!([by_kernel(&near)[0], by_kernel(&far)[0]], [0, 0]);
+        assert_eq!([near.by_kernel()[0], far.by_kernel()[0]], [0, 0]);
     }
 }
