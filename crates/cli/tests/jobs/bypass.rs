@@ -65,7 +65,7 @@ fn bench_and_probe() {
     let Some(hosts) = Hosts::new() else { return };
     let (_server, link) = hosts.listen(&["bench", "-s", "--threads", "2"]);
     for direction in [&[][..], &["-R"]] {
-        let load = ["bench", "-c", &link, "-b", "16mbit", "-t", "1", "-l", "1000"];
+        let load = ["bench", "-c", &link, "-b", "8mbit", "-t", "2", "-l", "1000", "-i", "200ms"];
         let mut client = hosts.start(&[&load, direction].concat());
         client.wait_for("interval");
         hosts.bypassed();
