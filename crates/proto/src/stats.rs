@@ -248,7 +248,9 @@ impl DelayHistogram {
 
 /// The first 16 buckets are linear, one unit each. Above them, each octave has 16 buckets.
 fn bucket(delay: Duration) -> usize {
-    let units = (delay.as_nanos() / UNIT.as_nanos()).min((1 << OCTAVES) - 1) as u32;
+    // Not in `u128`, whose division is slow; 2^64 ns lie beyond the last bucket.
+    let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+    let units = (nanos / UNIT.as_nanos() as u64).min((1 << OCTAVES) - 1) as u32;
     if units < PER_OCTAVE {
         return units as usize;
     }

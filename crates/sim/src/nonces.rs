@@ -76,9 +76,15 @@ struct RecordedKey {
 }
 
 impl PacketKey for RecordedKey {
-    fn seal(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8]) -> Result<[u8; TAG_LEN], Refused> {
+    fn seal(
+        &self,
+        nonce: &[u8; 12],
+        header: &[u8],
+        payload: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), Refused> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).add(nonce);
-        self.key.seal(nonce, header, payload)
+        self.key.seal(nonce, header, payload, tag)
     }
 
     fn open(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8], tag: &[u8; TAG_LEN]) -> Result<(), Refused> {
@@ -110,7 +116,7 @@ mod tests {
         let seal = |key: &dyn PacketKey, n: u8| {
             let mut nonce = [9; 12];
             nonce[11] = n;
-            key.seal(&nonce, &[], &mut [0; 32]).unwrap();
+            key.seal(&nonce, &[], &mut [0; 32], &mut [0; TAG_LEN]).unwrap();
         };
         for n in 0..=255 {
             seal(&*first, n);

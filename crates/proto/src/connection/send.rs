@@ -367,11 +367,12 @@ impl Connection {
     /// Until when the open symbol of the streams is held back for more bytes; `None` if it is not held.
     pub(super) fn held_until(&self) -> Option<Time> {
         let Lane { sender, policies, .. } = &self.lanes.streams;
-        let planned = policies.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
-        let target = self.config.repair.latency.unwrap_or(planned);
-        let most = self.config.repair.latency.map_or(Duration::MAX, |latency| latency / MOST_HOLD);
-        let hold = (target / HOLD).max(LEAST_HOLD).min(most).min(self.path.rtt.smoothed() / HOLD_RTT);
-        sender.held_until(hold)
+        sender.held_until(|| {
+            let planned = policies.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
+            let target = self.config.repair.latency.unwrap_or(planned);
+            let most = self.config.repair.latency.map_or(Duration::MAX, |latency| latency / MOST_HOLD);
+            (target / HOLD).max(LEAST_HOLD).min(most).min(self.path.rtt.smoothed() / HOLD_RTT)
+        })
     }
 
     /// When a policy wants to be asked again.

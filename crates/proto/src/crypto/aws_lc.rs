@@ -56,10 +56,15 @@ fn private_key(bytes: &[u8; 32]) -> agreement::PrivateKey {
 struct Sealer(LessSafeKey);
 
 impl PacketKey for Sealer {
-    fn seal(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8]) -> Result<[u8; TAG_LEN], Refused> {
+    fn seal(
+        &self,
+        nonce: &[u8; 12],
+        header: &[u8],
+        payload: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), Refused> {
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let tag = self.0.seal_in_place_separate_tag(nonce, Aad::from(header), payload).map_err(|_| Refused)?;
-        tag.as_ref().try_into().map_err(|_| Refused)
+        self.0.seal_in_place_scatter(nonce, Aad::from(header), payload, &[], tag).map_err(|_| Refused)
     }
 
     fn open(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8], tag: &[u8; TAG_LEN]) -> Result<(), Refused> {
@@ -93,7 +98,8 @@ mod tests {
         let header = unhex("4200bff4");
         let mut payload = unhex("01");
         let packet = AwsLc.packet_key(Aead::ChaCha20Poly1305, &key);
-        let tag = packet.seal(&nonce, &header, &mut payload).unwrap();
+        let mut tag = [0; TAG_LEN];
+        packet.seal(&nonce, &header, &mut payload, &mut tag).unwrap();
         let sealed = [&payload[..], &tag[..]].concat();
         assert_eq!(sealed, unhex("655e5cd55c41f69080575d7999c25a5bfb"));
         let sample: [u8; 16] = unhex("5e5cd55c41f69080575d7999c25a5bfb").try_into().unwrap();
@@ -134,7 +140,8 @@ mod tests {
             "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72",
             "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39"
         ));
-        let tag = AwsLc.packet_key(Aead::Aes256Gcm, &key).seal(&nonce, &aad, &mut payload).unwrap();
+        let mut tag = [0; TAG_LEN];
+        AwsLc.packet_key(Aead::Aes256Gcm, &key).seal(&nonce, &aad, &mut payload, &mut tag).unwrap();
         assert_eq!(tag.to_vec(), unhex("76fc6ece0f4e1768cddf8853bb2d551b"));
         assert_eq!(payload[..16], unhex("522dc1f099567d07f47f37a32a84427d"));
 

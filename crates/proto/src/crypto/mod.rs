@@ -78,8 +78,9 @@ pub trait Provider: Send + Sync {
 
 /// An AEAD key. The caller must never repeat a nonce.
 pub trait PacketKey: Send + Sync {
-    /// Encrypts `payload` in place and returns the tag. Refuses only payloads far longer than a datagram.
-    fn seal(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8]) -> Result<[u8; TAG_LEN], Refused>;
+    /// Encrypts `payload` in place and writes its tag. Refuses only payloads far longer than a datagram.
+    fn seal(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8], tag: &mut [u8; TAG_LEN])
+    -> Result<(), Refused>;
     /// Verifies the tag and decrypts `payload` in place. If it refuses, the contents of `payload` are
     /// unspecified.
     fn open(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8], tag: &[u8; TAG_LEN]) -> Result<(), Refused>;

@@ -130,7 +130,7 @@ impl SealingKey {
         header[PACKET_NUMBER_AT..].copy_from_slice(&(number as u32).to_be_bytes());
         header[0] = header[0] & !PHASE_BIT | if self.phase & 1 == 1 { PHASE_BIT } else { 0 };
         let nonce = self.key.nonce(path, number);
-        *tag = self.key.packet.seal(&nonce, header, payload).map_err(|_| SealError::Length(len))?;
+        self.key.packet.seal(&nonce, header, payload, tag).map_err(|_| SealError::Length(len))?;
         self.next = number + 1;
         self.sealed += 1;
         protect(self.header.as_ref(), packet).ok_or(SealError::Length(len))

@@ -265,20 +265,24 @@ pub(crate) struct Policies {
     planner: Option<Planner>,
     proactive: Box<dyn ProactivePolicy>,
     answer: Box<dyn AnswerPolicy>,
+    /// [`ProactivePolicy::withholds_sources`], which is needed several times for each packet.
+    withholds_sources: bool,
 }
 
 impl Policies {
     pub fn new(redundancy: Redundancy) -> Self {
+        let proactive = redundancy.proactive.build();
         Self {
             planner: redundancy.needs_plan().then(Planner::default),
-            proactive: redundancy.proactive.build(),
+            withholds_sources: proactive.withholds_sources(),
+            proactive,
             answer: redundancy.answer.build(),
         }
     }
 
     /// Whether source symbols are not sent themselves.
     pub fn withholds_sources(&self) -> bool {
-        self.proactive.withholds_sources()
+        self.withholds_sources
     }
 
     /// Called when the source symbol `cx.sent - 1` was sent for the first time.

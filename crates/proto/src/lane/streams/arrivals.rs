@@ -112,6 +112,7 @@ impl Consumer for Streams {
 }
 
 /// Whether a symbol has too many frames to be delivered before the lower symbols.
+#[inline]
 fn is_crowded(frames: SymbolFrames<'_>) -> bool {
     frames.take(MOST_AHEAD + 1).count() > MOST_AHEAD
 }

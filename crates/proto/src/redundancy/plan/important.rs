@@ -28,7 +28,11 @@ impl Importance {
     /// Called for each source symbol. Returns whether its importance differs from that of the one before.
     pub fn on_source(&mut self, important: bool) -> bool {
         self.symbols = (self.symbols + 1.0).min(MEMORY);
-        self.part += (f64::from(u8::from(important)) - self.part) / self.symbols;
+        let change = f64::from(u8::from(important)) - self.part;
+        // Spares the division where no symbol is important.
+        if change != 0.0 {
+            self.part += change / self.symbols;
+        }
         core::mem::replace(&mut self.now, important) != important
     }
 
