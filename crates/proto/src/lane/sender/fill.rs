@@ -63,8 +63,8 @@ impl LaneSender {
         let open = self.open.as_mut()?;
         let slot = self.window.open()?.get_mut(..open.limit)?;
         let mut writer = Writer::resume(slot, open.len);
-        // The frame is changed in place: a copy would wait until the bytes that were just written have left the
-        // processor's store buffer, some 16 ns per symbol.
+        // The frame is changed in place: a copy would wait until the bytes that were just written have left
+        // the processor's store buffer, some 16 ns per symbol.
         let continued = open.stream.as_mut().filter(|frame| frame.continues(stream, offset));
         let frame = match continued {
             Some(frame) => frame,
