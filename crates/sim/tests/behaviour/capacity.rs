@@ -8,7 +8,7 @@ use tidewire_sim::link::{Capacity, RateTrace};
 use tidewire_sim::pair::End;
 use tidewire_sim::settings::Direction;
 
-use super::{RTT, bulk};
+use super::{RTT, bulk, whole};
 
 /// A trace of a link that carries `before` megabits per second for five seconds and `after` for as long, in
 /// opportunities of 1,500 bytes.
@@ -87,4 +87,17 @@ fn credit_keeps_up_with_a_long_fat_link() {
         println!("{loss} lost: {:.2} s, steady goodput {share:.3} of the link", report.seconds);
         assert!(report.done && share >= least, "{loss} lost: {:.2} s, {share:.3} of the link", report.seconds);
     }
+}
+
+/// Over a round trip of 40 us, a receiver asks at most once per millisecond that its credit is confirmed. Each
+/// such confirmation is a control packet of the sender.
+#[test]
+fn credit_of_a_short_path_is_seldom_confirmed() {
+    let fast =
+        [(Direction::Both, "rate", "4gbit"), (Direction::Both, "rtt", "40us"), (Direction::Both, "queue", "1MB")];
+    let report = bulk(50_000_000, &fast).run();
+    whole(&report);
+    let (packets, millis) = (report.near.packets, (report.seconds * 1e3) as u64);
+    println!("{packets:?} in {millis} ms");
+    assert!(packets.control <= millis + 20, "{packets:?} in {millis} ms");
 }
