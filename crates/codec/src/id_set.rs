@@ -33,10 +33,13 @@ impl IdSet {
         self.words[self.index(id)] >> (id % 64) & 1 == 1
     }
 
-    pub fn remove_range(&mut self, range: Range<u64>) {
+    /// Removes a range from several sets of the same window.
+    pub fn remove_from_all<const N: usize>(mut sets: [&mut Self; N], range: Range<u64>) {
         for (at, mask) in words_of(range) {
-            let index = self.index(at);
-            self.words[index] &= !mask;
+            for set in &mut sets {
+                let index = set.index(at);
+                set.words[index] &= !mask;
+            }
         }
     }
 
@@ -149,7 +152,7 @@ mod tests {
             }
             set.grow(capacity * 2, window.clone());
             assert!(window.clone().all(|id| set.contains(id) == is_member(id)));
-            set.remove_range(window.start + 1..window.end);
+            IdSet::remove_from_all([&mut set], window.start + 1..window.end);
             assert_eq!(set.count(window.clone()), u64::from(is_member(window.start)));
         }
     }

@@ -333,9 +333,7 @@ impl Decoder {
         }
         let floor = self.floor.max(end.saturating_sub(self.ring.capacity() as u64));
         let gone = self.floor..floor.min(self.end);
-        for set in [&mut self.decoded, &mut self.repaired, &mut self.fresh] {
-            set.remove_range(gone.clone());
-        }
+        IdSet::remove_from_all([&mut self.decoded, &mut self.repaired, &mut self.fresh], gone);
         self.fresh_from = self.fresh_from.max(floor);
         self.floor = floor;
         self.undecoded += end - self.end;

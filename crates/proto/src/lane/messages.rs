@@ -214,10 +214,10 @@ impl Consumer for Messages {
     }
 
     /// Called when the edge passes symbol `id`. Delivers the messages that were not delivered early.
-    fn on_passed(&mut self, id: SourceId, symbol: Option<&[u8]>) -> Result<(), CloseCode> {
+    fn on_passed(&mut self, id: SourceId, store: &Store) -> Result<(), CloseCode> {
         self.edge = id.0 + 1;
         let part = self.parts.pop_front().unwrap_or_default();
-        let Some((_, frames)) = symbol.and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
+        let Some((_, frames)) = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
             self.stats.dropped += u64::from(self.open.take().is_some());
             self.broken = true;
             return Ok(());

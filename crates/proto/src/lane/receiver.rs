@@ -62,8 +62,9 @@ pub(crate) trait Consumer {
 
     /// Called when a symbol became known, in any order, with its frames.
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode>;
-    /// Called when the edge passes a symbol, once for each and in order. `None` means that it was skipped.
-    fn on_passed(&mut self, _id: SourceId, _symbol: Option<&[u8]>) -> Result<(), CloseCode> {
+    /// Called when the edge passes a symbol, once for each and in order. The store does not have it if it was
+    /// skipped.
+    fn on_passed(&mut self, _id: SourceId, _store: &Store) -> Result<(), CloseCode> {
         Ok(())
     }
     /// Called before the slots of symbols below `floor` are reused.
@@ -390,7 +391,7 @@ impl LaneReceiver {
         while self.edge < self.store.edge() {
             self.pass(now);
             let passed = SourceId(self.edge.0 - 1);
-            delivery.on_passed(passed, self.store.symbol(passed))?;
+            delivery.on_passed(passed, &self.store)?;
         }
         Ok(count)
     }

@@ -128,6 +128,11 @@ impl<'a> SymbolFrames<'a> {
         Ok((header, Self { reader, total }))
     }
 
+    /// Whether nothing follows the frames that were taken.
+    pub const fn is_over(&self) -> bool {
+        self.reader.is_empty()
+    }
+
     fn step(&mut self) -> Result<Option<SymbolFrame<'a>>, Malformed> {
         while !self.reader.is_empty() {
             match self.reader.u8()? {

@@ -15,7 +15,7 @@ use crate::close::CloseCode;
 use crate::ids::StreamId;
 use crate::lane::receiver::Consumer;
 use crate::lane::stream::{Source, StreamFault};
-use crate::wire::{SymbolFrame, SymbolFrames};
+use crate::wire::{Malformed, SymbolFrame, SymbolFrames};
 
 /// Maximum number of frames of a symbol that is delivered before all lower symbols are known. The record of a
 /// piece takes 56 bytes, in blocks that may be half empty, so the records of a symbol take no more memory
@@ -27,15 +27,24 @@ impl Streams {
     /// of the symbol.
     fn on_frames(&mut self, id: SourceId, frames: SymbolFrames<'_>, copies: bool) -> Result<(), CloseCode> {
         for frame in frames {
-            match frame.map_err(|_| CloseCode::Malformed)? {
-                SymbolFrame::Stream { stream, offset, fin, data, data_at } => {
-                    let source = if copies { Source::Bytes(data) } else { Source::Slot { id, at: data_at } };
-                    self.on_bytes(stream, offset, data.len(), fin, source)?;
-                }
-                control => self.on_control(&control)?,
-            }
+            self.on_frame(id, frame, copies)?;
         }
         Ok(())
+    }
+
+    fn on_frame(
+        &mut self,
+        id: SourceId,
+        frame: Result<SymbolFrame<'_>, Malformed>,
+        copies: bool,
+    ) -> Result<(), CloseCode> {
+        match frame.map_err(|_| CloseCode::Malformed)? {
+            SymbolFrame::Stream { stream, offset, fin, data, data_at } => {
+                let source = if copies { Source::Bytes(data) } else { Source::Slot { id, at: data_at } };
+                self.on_bytes(stream, offset, data.len(), fin, source)
+            }
+            control => self.on_control(&control),
+        }
     }
 
     fn on_bytes(&mut self, id: u64, offset: u64, len: usize, fin: bool, source: Source<'_>) -> Result<(), CloseCode> {
@@ -73,6 +82,13 @@ impl Consumer for Streams {
     const MAY_SKIP: bool = false;
 
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Store) -> Result<(), CloseCode> {
+        let mut rest = frames.clone();
+        if let Some(first) = rest.next()
+            && rest.is_over()
+        {
+            // Nearly all symbols have one frame. It is parsed once.
+            return self.on_frame(id, first, false);
+        }
         if is_crowded(frames.clone()) {
             self.unread.crowded += 1;
             return Ok(());
@@ -80,11 +96,11 @@ impl Consumer for Streams {
         self.on_frames(id, frames, false)
     }
 
-    fn on_passed(&mut self, id: SourceId, symbol: Option<&[u8]>) -> Result<(), CloseCode> {
+    fn on_passed(&mut self, id: SourceId, store: &Store) -> Result<(), CloseCode> {
         if self.unread.crowded == 0 {
             return Ok(());
         }
-        let (_, frames) = SymbolFrames::new(symbol.unwrap_or_default()).map_err(|_| CloseCode::Malformed)?;
+        let (_, frames) = SymbolFrames::new(store.symbol(id).unwrap_or_default()).map_err(|_| CloseCode::Malformed)?;
         if !is_crowded(frames.clone()) {
             return Ok(());
         }
@@ -112,7 +128,6 @@ impl Consumer for Streams {
 }
 
 /// Whether a symbol has too many frames to be delivered before the lower symbols.
-#[inline]
 fn is_crowded(frames: SymbolFrames<'_>) -> bool {
     frames.take(MOST_AHEAD + 1).count() > MOST_AHEAD
 }
