@@ -89,8 +89,8 @@ fn credit_keeps_up_with_a_long_fat_link() {
     }
 }
 
-/// Over a round trip of 40 us, a receiver asks at most once per millisecond that its credit is confirmed. Each
-/// such confirmation is a control packet of the sender.
+/// Over a round trip of 40 us, a receiver asks at most once per millisecond that its credit is confirmed.
+/// Each such confirmation is a control packet of the sender.
 #[test]
 fn credit_of_a_short_path_is_seldom_confirmed() {
     let fast =
