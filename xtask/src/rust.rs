@@ -86,8 +86,10 @@ fn quick_targets(context: &Context) -> Result<String, String> {
 /// and NEON instructions, so this step also tests kernels that the machine itself cannot run.
 pub fn miri(context: &Context) -> Result<(), String> {
     tools::nightly(context, &["miri", "rust-src"])?;
-    let targets =
-        [("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx2"), ("aarch64-unknown-linux-gnu", "+neon")];
+    let targets = [
+        ("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2"),
+        ("aarch64-unknown-linux-gnu", "+neon"),
+    ];
     let commands = targets.map(|(triple, features)| {
         let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
         command.args(["--target", triple]).env("RUSTFLAGS", format!("-Ctarget-feature={features}"));

@@ -129,7 +129,7 @@ impl Code {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => return Row::hashed(id.key, id.first, id.count),
-            Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
+            Self::Cauchy => Rule::Listed { row: cauchy_row(id.key), column: 0 },
             Self::Rlc16 | Self::Lt { .. } | Self::SemiRandomLt { .. } => match self.neighbours(id) {
                 Some(neighbours) => Rule::Chosen(neighbours),
                 None => return Row { left: 0, rule: Rule::One },
@@ -239,12 +239,10 @@ enum Rule {
     /// code.
     One,
     Drawn(TinyMt32),
-    Hashed {
-        counter: u64,
-    },
+    Hashed(Hashes),
     /// A row of a precomputed matrix.
     Listed {
-        row: &'static [u8; 256],
+        row: &'static [u8],
         column: u8,
     },
     /// A sparse row of ones.
@@ -257,7 +255,7 @@ impl Row {
     /// The coefficients that [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key.
     /// They hold for every span except a span of one.
     pub(crate) fn hashed(key: u16, first: SourceId, count: u16) -> Self {
-        Self { left: count, rule: Rule::Hashed { counter: hash_counter(key, first) } }
+        Self { left: count, rule: Rule::Hashed(Hashes::new(key, first)) }
     }
 
     /// Fills `cells` with the next coefficients. The result is the same as from taking them one by one, in
@@ -266,10 +264,7 @@ impl Row {
         let count = cells.len().min(self.left.into());
         let cells = &mut cells[..count];
         match &mut self.rule {
-            Rule::Hashed { counter } => {
-                Kernel::active().hash(*counter, cells);
-                *counter = counter.wrapping_add(ID_STEP.wrapping_mul(count as u64));
-            }
+            Rule::Hashed(hashes) => hashes.fill(cells),
             Rule::Listed { row, column } if usize::from(*column) + count <= row.len() => {
                 cells.copy_from_slice(&row[usize::from(*column)..][..count]);
                 *column = column.wrapping_add(count as u8);
@@ -291,11 +286,7 @@ impl Iterator for Row {
         Some(match &mut self.rule {
             Rule::One => 1,
             Rule::Drawn(generator) => drawn(generator),
-            Rule::Hashed { counter } => {
-                let coefficient = hashed(*counter);
-                *counter = counter.wrapping_add(ID_STEP);
-                coefficient
-            }
+            Rule::Hashed(hashes) => hashes.next(),
             Rule::Listed { row, column } => {
                 let coefficient = row[usize::from(*column)];
                 *column = column.wrapping_add(1);
@@ -314,6 +305,33 @@ impl Iterator for Row {
 
 impl ExactSizeIterator for Row {}
 impl FusedIterator for Row {}
+
+/// The coefficients of [`Code::Rlc`] for one key, from a source id on and without an end.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashes {
+    counter: u64,
+}
+
+impl Hashes {
+    #[inline]
+    pub fn new(key: u16, first: SourceId) -> Self {
+        Self { counter: hash_counter(key, first) }
+    }
+
+    /// Fills `cells` with the next coefficients.
+    #[inline]
+    pub fn fill(&mut self, cells: &mut [u8]) {
+        Kernel::active().hash(self.counter, cells);
+        self.counter = self.counter.wrapping_add(ID_STEP.wrapping_mul(cells.len() as u64));
+    }
+
+    #[inline]
+    fn next(&mut self) -> u8 {
+        let coefficient = hashed(self.counter);
+        self.counter = self.counter.wrapping_add(ID_STEP);
+        coefficient
+    }
+}
 
 // The first constant is 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number
 // generators, 2014). The second is the fractional bits of the square root of 2, made odd; any odd constant
@@ -342,12 +360,26 @@ fn hashed(counter: u64) -> u8 {
     (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
 }
 
+/// Hashes computed at a time. With a fixed number, the compiler keeps the multiples of the step as constants
+/// and needs no loop for the rest. Measured with 16, 32 and 64: see `docs/performance.md`.
+const HASHED: usize = 32;
+
 /// The hashes of a counter and of those that follow it in steps of one source id. It is a function of its own
 /// so that each kernel can compile it for its instructions.
 #[inline(always)]
 pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
-    for (i, hash) in (0..).zip(hashes) {
-        *hash = hashed(counter.wrapping_add(ID_STEP.wrapping_mul(i)));
+    let mut start = counter;
+    for part in hashes.chunks_mut(HASHED) {
+        let mut all = [0; HASHED];
+        for (i, hash) in (0..).zip(&mut all) {
+            *hash = hashed(start.wrapping_add(ID_STEP.wrapping_mul(i)));
+        }
+        if let Ok(part) = <&mut [u8; HASHED]>::try_from(&mut *part) {
+            *part = all;
+        } else {
+            part.copy_from_slice(&all[..part.len()]);
+        }
+        start = start.wrapping_add(ID_STEP.wrapping_mul(HASHED as u64));
     }
 }
 
@@ -376,6 +408,12 @@ fn drawn(generator: &mut TinyMt32) -> u8 {
 /// non-zero, so the code stays MDS, and row 0 becomes all ones: the first repair symbol is a plain XOR.
 const fn cauchy(row: u8, column: u8) -> u8 {
     gf256::mul(column ^ 255, gf256::inv(column ^ (255 - row)))
+}
+
+/// The row of the Cauchy matrix for a key, from the first symbol of a span on. It is longer than any span.
+#[inline]
+pub(crate) fn cauchy_row(key: u16) -> &'static [u8] {
+    &CAUCHY[usize::from(key as u8)]
 }
 
 /// The Cauchy matrix, row after row, in 64 KiB. A coefficient is then one byte of a copy, instead of two

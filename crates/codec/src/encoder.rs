@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use crate::mix::{Gf256, combine};
+use crate::mix::combine_repairs;
 use crate::ring::SymbolRing;
 use crate::{Code, EncodeError, RepairId, SourceId};
 
@@ -98,8 +98,10 @@ impl Encoder {
     /// The same as for [`commit`](Self::commit).
     pub fn push(&mut self, symbol: &[u8]) -> Result<SourceId, EncodeError> {
         self.check_symbol(symbol.len())?;
-        self.ring.slot_mut(self.next)[..symbol.len()].copy_from_slice(symbol);
-        self.commit(symbol.len())
+        let id = self.next;
+        self.ring.write(id, symbol);
+        self.next += 1;
+        Ok(SourceId(id))
     }
 
     /// A symbol of the window.
@@ -164,7 +166,7 @@ impl Encoder {
             return Err(EncodeError::OutputTooShort { len, needed });
         }
         let symbols = id.span().map(|source| &self.ring.slot(source)[..needed]);
-        combine::<Gf256, _, _, _>(outs, needed, symbols, |j| code.row(RepairId { key: id.key + j as u16, ..id }));
+        combine_repairs(code, id, outs, needed, symbols);
         Ok(needed)
     }
 

@@ -19,6 +19,7 @@ impl IdSet {
         Self { words: vec![0; capacity.div_ceil(64)] }
     }
 
+    #[inline]
     pub fn insert(&mut self, id: u64) {
         let index = self.index(id);
         self.words[index] |= 1 << (id % 64);
@@ -29,6 +30,7 @@ impl IdSet {
         self.words[index] &= !(1 << (id % 64));
     }
 
+    #[inline]
     pub fn contains(&self, id: u64) -> bool {
         self.words[self.index(id)] >> (id % 64) & 1 == 1
     }

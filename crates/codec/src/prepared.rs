@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::kernel::LINE;
-use crate::mix::{Gf256, add, combine};
+use crate::mix::{add, combine_repairs};
 use crate::ring::aligned;
 use crate::{Code, EncodeError, Encoder, RepairId, Row, SourceId};
 
@@ -79,9 +79,8 @@ impl Encoder {
         let mut sums = prepared.memory[start..].chunks_exact_mut(slot_len);
         let mut sums = [(); SUMS].map(|()| sums.next().unwrap_or_default());
         sums.iter_mut().for_each(|sum| sum[len..].fill(0));
-        combine::<Gf256, _, _, _>(&mut sums, len, id.span().map(|source| &self.slot(SourceId(source))[..len]), |j| {
-            Code::Rlc.row(RepairId { key: id.key + j as u16, ..id })
-        });
+        let symbols = id.span().map(|source| &self.slot(SourceId(source))[..len]);
+        combine_repairs(Code::Rlc, id, &mut sums, len, symbols);
         let first = id.first.0;
         let end = first + u64::from(id.count);
         (prepared.first, prepared.end, prepared.key, prepared.left) = (first, end, id.key, SUMS);

@@ -119,15 +119,21 @@ impl SymbolRing {
 
     /// Makes the first `len` bytes of the slot its symbol, and clears the rest.
     pub fn close(&mut self, id: u64, len: usize) {
-        self.slot_mut(id)[len..].fill(0);
+        clear(&mut self.slot_mut(id)[len..]);
         let index = self.index(id);
         self.lens[index] = len as u32;
     }
 
     /// Puts a symbol of at most `slot_len` bytes into the slot of `id`.
+    #[inline]
     pub fn write(&mut self, id: u64, symbol: &[u8]) {
-        self.slot_mut(id)[..symbol.len()].copy_from_slice(symbol);
-        self.close(id, symbol.len());
+        let index = self.index(id);
+        self.take(index);
+        let at = self.start + self.slots[index] as usize * self.slot_len;
+        let (front, rest) = self.memory[at..at + self.slot_len].split_at_mut(symbol.len());
+        front.copy_from_slice(symbol);
+        clear(rest);
+        self.lens[index] = symbol.len() as u32;
     }
 
     /// Copies slot `from` to slot `to`.
@@ -204,10 +210,15 @@ impl SymbolRing {
     }
 
     /// Gives a place its slot if it has none yet.
+    #[inline]
     fn take(&mut self, place: usize) {
-        if self.slots[place] != NONE {
-            return;
+        if self.slots[place] == NONE {
+            self.take_new(place);
         }
+    }
+
+    #[cold]
+    fn take_new(&mut self, place: usize) {
         if bytes(self.slot_len, self.taken + 1) > self.memory.len() {
             // Growth by half: little memory is unused, and each symbol is moved about twice.
             self.lengthen((self.taken + self.taken / 2 + 1).min(self.capacity()));
@@ -224,6 +235,14 @@ impl SymbolRing {
         let start = aligned(&self.memory);
         self.memory.copy_within(self.start..self.start + self.taken * self.slot_len, start);
         self.start = start;
+    }
+}
+
+/// Fills with zeros. Most symbols fill their slot: then this is a test instead of a call.
+#[inline]
+fn clear(bytes: &mut [u8]) {
+    if !bytes.is_empty() {
+        bytes.fill(0);
     }
 }
 

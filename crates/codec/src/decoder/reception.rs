@@ -157,7 +157,9 @@ impl Decoder {
 
     fn write_scaled(&mut self, id: u64, symbol: &[u8], factor: u8) {
         self.ring.write(id, symbol);
-        self.ring.scale(id, factor);
+        if factor != 1 {
+            self.ring.scale(id, factor);
+        }
     }
 
     /// Makes the candidate a row or a decoded symbol. Its payload lies in the slot of its lead.

@@ -59,10 +59,10 @@ impl Inverse {
     }
 
     /// The row of the inverse for a column of the matrix. It holds a coefficient of each taken row, at the
-    /// place of that row's pivot.
+    /// place of that row's pivot, and then zeros up to whole lines.
     pub fn row<F: RowField>(&self, column: usize) -> F::Source<'_> {
         let len = self.row_len::<F>();
-        F::source(&self.cells[column * len..][..len], len, &(0..self.size))
+        F::source(&self.cells[column * len..][..len], len, &(0..len / F::BYTES))
     }
 
     /// Bytes of a row.

@@ -69,7 +69,7 @@ pub use rank::Rank;
 pub use short::ShortDecoder;
 
 use crate::kernel::Kernel;
-use crate::mix::{Gf256, Gf65536, combine};
+use crate::mix::{Gf65536, combine, combine_repairs};
 use crate::{Code, RepairId, SourceId, SpanError};
 use row::RowField;
 
@@ -183,7 +183,7 @@ impl Generation {
                 xor_all(repair.as_mut(), neighbours.map(|place| sources[usize::from(place)].as_ref()));
             }
         } else if self.code.is_over_gf256() {
-            combine::<Gf256, _, _, _>(repairs, len, symbols, |j| Gf256::coefficients(self.code, id(j)));
+            combine_repairs(self.code, id(0), repairs, len, symbols);
         } else {
             combine::<Gf65536, _, _, _>(repairs, len, symbols, |j| Gf65536::coefficients(self.code, id(j)));
         }

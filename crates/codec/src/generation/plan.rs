@@ -283,10 +283,11 @@ impl DecodePlan {
         Ok(())
     }
 
-    /// The coefficients of a lost symbol.
+    /// The coefficients of a lost symbol, and then zeros up to whole lines.
     fn row<F: RowField>(&self, row: usize) -> F::Source<'_> {
-        let len = width(self.generation) * F::BYTES;
-        F::source(&self.matrix[row * len..][..len], len, &(0..self.generation.count().into()))
+        let width = width(self.generation);
+        let len = width * F::BYTES;
+        F::source(&self.matrix[row * len..][..len], len, &(0..width))
     }
 }
 

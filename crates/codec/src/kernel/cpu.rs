@@ -9,7 +9,8 @@
 pub(super) struct Cpu {
     pub ssse3: bool,
     pub avx2: bool,
-    pub avx512f: bool,
+    /// AVX-512 with its parts F, BW, DQ and VL. DQ multiplies 64-bit numbers, which hashing needs.
+    pub avx512: bool,
     pub gfni: bool,
 }
 
@@ -17,7 +18,12 @@ pub(super) struct Cpu {
 const COMPILED_FOR: Cpu = Cpu {
     ssse3: cfg!(target_feature = "ssse3"),
     avx2: cfg!(target_feature = "avx2"),
-    avx512f: cfg!(target_feature = "avx512f"),
+    avx512: cfg!(all(
+        target_feature = "avx512f",
+        target_feature = "avx512bw",
+        target_feature = "avx512dq",
+        target_feature = "avx512vl"
+    )),
     gfni: cfg!(target_feature = "gfni"),
 };
 
@@ -31,6 +37,8 @@ pub(super) fn cpu() -> Cpu {
     // XCR0 lists the registers that the operating system saves when it switches tasks.
     const XMM_YMM: u64 = 0b110;
     const MASK_ZMM: u64 = 0b1110_0000;
+    // F, DQ, BW and VL in EBX of leaf 7.
+    const AVX512: [u32; 4] = [16, 17, 30, 31];
 
     let basic = cpuid(1);
     let ssse3 = COMPILED_FOR.ssse3 || bit(basic.ecx, 9);
@@ -46,7 +54,7 @@ pub(super) fn cpu() -> Cpu {
     Cpu {
         ssse3,
         avx2: COMPILED_FOR.avx2 || wide && bit(extended.ebx, 5),
-        avx512f: COMPILED_FOR.avx512f || widest && bit(extended.ebx, 16),
+        avx512: COMPILED_FOR.avx512 || widest && AVX512.iter().all(|&index| bit(extended.ebx, index)),
         gfni: COMPILED_FOR.gfni || bit(extended.ecx, 8),
     }
 }

@@ -18,7 +18,7 @@ use crate::field::gf256::MATRICES;
 // 32, and 16 registers are enough. Four destinations use 4 x 2 of 16 registers, or 4 x 4 of 32. The rule for
 // the registers needed is (destinations + 1) x registers + 1.
 tier!(GFNI_256, "gfni-256", "avx2,gfni", Gfni256, 11, 2, || cpu().avx2 && cpu().gfni);
-tier!(GFNI_512, "gfni-512", "avx512f,gfni", Gfni512, 11, 4, || cpu().avx512f && cpu().gfni);
+tier!(GFNI_512, "gfni-512", "avx512f,avx512bw,avx512dq,avx512vl,gfni", Gfni512, 11, 4, || cpu().avx512 && cpu().gfni);
 
 #[derive(Clone, Copy)]
 struct Gfni256(__m256i);

@@ -3,9 +3,10 @@
 use core::cmp::Reverse;
 use core::ops::Range;
 
-use super::{BATCH, Coefficients, FEW, Field, part};
-use crate::Row;
+use super::{BATCH, Coefficients, FEW, Field, combine, part};
+use crate::code::{Hashes, cauchy_row};
 use crate::kernel::{FourTerm, Kernel};
+use crate::{Code, RepairId, Row};
 
 /// GF(2^8).
 pub(crate) struct Gf256;
@@ -32,8 +33,7 @@ impl Field for Gf256 {
     fn load<const TERMS: usize>(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients<u8>>]) {
         let mut columns = [0; TERMS];
         for (row, shift) in rows.iter_mut().flatten().zip([0, 8, 16, 24]) {
-            let mut cells = [0; TERMS];
-            row.fill(&mut cells[..terms.len()]);
+            let cells = row.next_cells::<TERMS>(terms.len());
             columns.iter_mut().zip(cells).for_each(|(column, cell)| *column |= u32::from(cell) << shift);
         }
         terms.iter_mut().zip(columns).for_each(|(term, column)| term.0 = column.to_le_bytes());
@@ -41,7 +41,7 @@ impl Field for Gf256 {
 
     #[inline]
     fn is_even(terms: &[FourTerm], out: &&mut [u8]) -> bool {
-        terms.iter().all(|(_, symbol)| symbol.len() == out.len())
+        terms.iter().fold(0, |differ, (_, symbol)| differ | symbol.len() ^ out.len()) == 0
     }
 
     #[inline]
@@ -54,20 +54,54 @@ impl Field for Gf256 {
     }
 }
 
+/// Makes `outs[j]` the repair symbol with the span of `id` and the key `id.key + j`, for every `j`, in the
+/// first `len` bytes of each. `symbols` are those of the span; each is at most `len` bytes.
+pub(crate) fn combine_repairs<'a, R, S>(code: Code, id: RepairId, outs: &mut [R], len: usize, symbols: S)
+where
+    R: AsMut<[u8]>,
+    S: Iterator<Item = &'a [u8]> + Clone,
+{
+    let key = |j: usize| id.key + j as u16;
+    // A `Row` can belong to any code, and moving it costs more than a coefficient. The two frequent codes
+    // have smaller forms.
+    match code {
+        Code::Cauchy if id.count > 1 => combine::<Gf256, _, _, _>(outs, len, symbols, |j| cauchy_row(key(j))),
+        Code::Rlc if id.count > 1 => {
+            combine::<Gf256, _, _, _>(outs, len, symbols, |j| Hashes::new(key(j), id.first));
+        }
+        _ => combine::<Gf256, _, _, _>(outs, len, symbols, |j| code.row(RepairId { key: key(j), ..id })),
+    }
+}
+
 impl Coefficients<u8> for Row {
     #[inline]
-    fn fill(&mut self, cells: &mut [u8]) {
-        Row::fill(self, cells);
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [u8; N] {
+        let mut cells = [0; N];
+        self.fill(&mut cells[..count]);
+        cells
+    }
+}
+
+impl Coefficients<u8> for Hashes {
+    #[inline]
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [u8; N] {
+        let mut cells = [0; N];
+        self.fill(&mut cells[..count]);
+        cells
     }
 }
 
 /// Coefficients that were computed before.
 impl Coefficients<u8> for &[u8] {
     #[inline]
-    fn fill(&mut self, cells: &mut [u8]) {
-        let (next, rest) = self.split_at(cells.len().min(self.len()));
-        cells[..next.len()].copy_from_slice(next);
-        *self = rest;
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [u8; N] {
+        let cells = self.first_chunk().copied().unwrap_or_else(|| {
+            let mut cells = [0; N];
+            cells[..self.len()].copy_from_slice(self);
+            cells
+        });
+        *self = &self[count.min(self.len())..];
+        cells
     }
 }
 

@@ -34,8 +34,7 @@ impl Field for Gf65536 {
     fn load<const TERMS: usize>(terms: &mut [HalvesTerm], rows: &mut [Option<impl Coefficients<u16>>]) {
         let mut columns = [[0; FEW]; TERMS];
         for (d, row) in rows.iter_mut().flatten().enumerate() {
-            let mut cells = [0; TERMS];
-            row.fill(&mut cells[..terms.len()]);
+            let cells = row.next_cells::<TERMS>(terms.len());
             columns.iter_mut().zip(cells).for_each(|(column, cell)| column[d] = cell);
         }
         terms.iter_mut().zip(columns).for_each(|(term, column)| term.0 = column.into());
@@ -59,21 +58,25 @@ impl Field for Gf65536 {
 
 impl Coefficients<u16> for Row16 {
     #[inline]
-    fn fill(&mut self, cells: &mut [u16]) {
-        Row16::fill(self, cells);
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [u16; N] {
+        let mut cells = [0; N];
+        self.fill(&mut cells[..count]);
+        cells
     }
 }
 
 /// Coefficients that were computed before.
 impl Coefficients<u16> for Halves<'_> {
     #[inline]
-    fn fill(&mut self, cells: &mut [u16]) {
-        let count = cells.len().min(self[LOW].len());
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [u16; N] {
+        let mut cells = [0; N];
+        let count = count.min(self[LOW].len());
         let [(low, rest_low), (high, rest_high)] = self.map(|half| half.split_at(count));
         for (cell, (low, high)) in cells.iter_mut().zip(low.iter().zip(high)) {
             *cell = u16::from_le_bytes([*low, *high]);
         }
         *self = [rest_low, rest_high];
+        cells
     }
 }
 

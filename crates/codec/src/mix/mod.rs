@@ -12,7 +12,7 @@ mod gf65536;
 use core::ops::Range;
 
 use crate::kernel::{Kernel, LINE, Term};
-pub(crate) use gf256::Gf256;
+pub(crate) use gf256::{Gf256, combine_repairs};
 pub(crate) use gf65536::Gf65536;
 
 /// Number of sources in one call of the kernel. Outputs are loaded and stored once per batch, 1/32 of the
@@ -20,8 +20,8 @@ pub(crate) use gf65536::Gf65536;
 /// 3).
 const BATCH: usize = 32;
 
-/// Number of sources in one call where one pass makes all outputs, as for short blocks. Clearing places for
-/// more sources and outputs took 5 % of the time there (k = 16).
+/// Number of sources in one call where there are no more, and one pass makes all outputs, as for short
+/// blocks. Clearing places for more sources and outputs took 5 % of the time there (k = 16).
 const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
@@ -75,8 +75,9 @@ pub(crate) trait Field {
 
 /// Coefficients of one output, in the order of the symbols.
 pub(crate) trait Coefficients<Cell> {
-    /// Fills `cells` with the next coefficients.
-    fn fill(&mut self, cells: &mut [Cell]);
+    /// The next `count` coefficients, at most `N`. What follows them in the array means nothing: so an
+    /// implementation may copy a whole array, which takes a few instructions instead of a call.
+    fn next_cells<const N: usize>(&mut self, count: usize) -> [Cell; N];
 }
 
 /// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at
@@ -108,8 +109,10 @@ pub(crate) fn combine_piece<'a, 'b, F, S, C>(
     S: Iterator<Item = F::Source<'a>> + Clone,
     C: Coefficients<F::Cell>,
 {
-    if outs.len() <= FEW {
+    if outs.len() <= FEW && symbols.size_hint().1.is_some_and(|most| most <= SMALL_BATCH) {
         combine_batches::<F, FEW, SMALL_BATCH, _, _>(outs, symbols, row);
+    } else if outs.len() <= FEW {
+        combine_batches::<F, FEW, BATCH, _, _>(outs, symbols, row);
     } else {
         combine_batches::<F, MANY, BATCH, _, _>(outs, symbols, row);
     }
@@ -132,8 +135,7 @@ fn combine_batches<'a, 'b, F, const OUTS: usize, const TERMS: usize, S, C>(
         if count == 0 {
             return;
         }
-        let mut rows = [const { None }; OUTS];
-        rows[..count].iter_mut().enumerate().for_each(|(j, place)| *place = Some(row(first + j)));
+        let mut rows: [Option<C>; OUTS] = core::array::from_fn(|j| (j < count).then(|| row(first + j)));
         let mut left = symbols.clone();
         for is_first in (0..).map(|turn| turn == 0) {
             let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
