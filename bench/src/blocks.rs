@@ -2,8 +2,9 @@
 //!
 //! A block is k source symbols of 1,280 bytes. The encoder writes r = 20 % repair symbols. The decoder gets
 //! all sources except m = 10 % (random, fixed) and m repair symbols. Tidewire uses the Cauchy code while k +
-//! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5) and RaptorQ, which the
-//! crate `raptorq` has too (goal 6). Before it is timed, every codec must decode the block correctly from its
+//! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5), RaptorQ, which the
+//! crate `raptorq` has too (goal 6), and `RsFft`, whose transforms are those of the crate
+//! `reed-solomon-simd` whatever Tidewire's kernel is. Before it is timed, every codec must decode the block correctly from its
 //! own repair symbols.
 
 use std::hint::black_box;
@@ -19,7 +20,7 @@ use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, Times, race};
 
 /// Bytes of a symbol in the measurement of the reference decoder.
-const LEN: usize = 1_280;
+pub const LEN: usize = 1_280;
 const LENGTHS: [usize; 6] = [16, 32, 64, 200, 256, 1_024];
 /// Block lengths for a quick run: one for a Cauchy code, one for the random code.
 const QUICK_LENGTHS: [usize; 2] = [16, 256];
@@ -76,6 +77,9 @@ fn ours_raptorq(tier: &str) -> String {
     format!("**ours**, {tier}, RaptorQ")
 }
 
+/// The kernel only adds symbols for this code, so it has one row.
+const OURS_RS_FFT: &str = "**ours**, RsFft";
+
 fn ours_known(tier: &str) -> String {
     format!("**ours**, {tier}, plan known")
 }
@@ -97,6 +101,10 @@ fn measure(block: &Block, direction: Direction, tiers: &[&'static Kernel], effor
     for &tier in tiers {
         let codec = checked(block, &ours_raptorq(tier.name()), Box::new(Ours::new(block, Code::RaptorQ, false)));
         rows.push((ours_raptorq(tier.name()), Some(direction.case(codec, Some(tier)))));
+    }
+    if let Some(&fastest) = tiers.first() {
+        let codec = checked(block, OURS_RS_FFT, Box::new(Ours::new(block, Code::RsFft, false)));
+        rows.push((OURS_RS_FFT.into(), Some(direction.case(codec, Some(fastest)))));
     }
     for &tier in tiers.iter().filter(|_| direction == Direction::Decode) {
         let codec = checked(block, &ours_known(tier.name()), Box::new(Ours::new(block, over_gf256(block), true)));
@@ -219,7 +227,7 @@ fn table(direction: Direction, columns: &[Column]) -> Table {
 ///
 /// # Panics
 /// A byte is wrong.
-fn checked<'a>(block: &Block, name: &str, mut codec: Box<dyn BlockCodec + 'a>) -> Box<dyn BlockCodec + 'a> {
+pub fn checked<'a>(block: &Block, name: &str, mut codec: Box<dyn BlockCodec + 'a>) -> Box<dyn BlockCodec + 'a> {
     codec.encode();
     codec.decode();
     let decoded = codec.decoded();
@@ -236,7 +244,7 @@ fn over_gf256(block: &Block) -> Code {
 }
 
 /// Tidewire's generation and plan.
-struct Ours<'a> {
+pub struct Ours<'a> {
     sources: Vec<&'a [u8]>,
     lost: Vec<u16>,
     keys: Vec<u16>,
@@ -249,7 +257,8 @@ struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    fn new(block: &'a Block, code: Code, is_plan_known: bool) -> Self {
+    /// The block under a code that has generations of its length.
+    pub fn new(block: &'a Block, code: Code, is_plan_known: bool) -> Self {
         let (k, r) = (block.k(), block.repairs);
         let generation = Generation::new(code, k as u16).expect("a length that the code has");
         let lost: Vec<u16> = block.lost.iter().map(|&lost| lost as u16).collect();

@@ -14,6 +14,7 @@ mod blocks;
 mod decoder;
 mod goals;
 mod kernels;
+mod long;
 mod machine;
 mod peers;
 mod plot;
@@ -43,6 +44,7 @@ const SUITES: &[Suite] = &[
     ("decoder", decoder::run),
     ("recoder", recoder::run),
     ("blocks", blocks::run),
+    ("long", long::run),
 ];
 
 fn main() -> ExitCode {
@@ -181,7 +183,7 @@ fn write(options: &Options, tables: &str, report: &Report) -> Result<(), String>
 
 const HELP: &str = "\
 codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
-                                blocks; all by default
+                                blocks, long; all by default
 transport [SUITE...] [OPTION...]    the whole transport; suites: loopback, process, policy,
                                 shards; all by default
   --tier NAME    of the codec: this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
