@@ -87,7 +87,7 @@ fn quick_targets(context: &Context) -> Result<String, String> {
 pub fn miri(context: &Context) -> Result<(), String> {
     tools::nightly(context, &["miri", "rust-src"])?;
     let targets = [
-        ("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2"),
+        ("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx512dq,+avx2"),
         ("aarch64-unknown-linux-gnu", "+neon"),
     ];
     let commands = targets.map(|(triple, features)| {

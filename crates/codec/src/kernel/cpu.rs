@@ -9,7 +9,8 @@
 pub(super) struct Cpu {
     pub ssse3: bool,
     pub avx2: bool,
-    /// AVX-512 with its parts F, BW, DQ and VL. DQ multiplies 64-bit numbers, which hashing needs.
+    /// AVX-512 F, and DQ, which multiplies 64-bit numbers for the hashes. Every processor with GFNI has both
+    /// or neither.
     pub avx512: bool,
     pub gfni: bool,
 }
@@ -18,12 +19,7 @@ pub(super) struct Cpu {
 const COMPILED_FOR: Cpu = Cpu {
     ssse3: cfg!(target_feature = "ssse3"),
     avx2: cfg!(target_feature = "avx2"),
-    avx512: cfg!(all(
-        target_feature = "avx512f",
-        target_feature = "avx512bw",
-        target_feature = "avx512dq",
-        target_feature = "avx512vl"
-    )),
+    avx512: cfg!(all(target_feature = "avx512f", target_feature = "avx512dq")),
     gfni: cfg!(target_feature = "gfni"),
 };
 
@@ -37,8 +33,6 @@ pub(super) fn cpu() -> Cpu {
     // XCR0 lists the registers that the operating system saves when it switches tasks.
     const XMM_YMM: u64 = 0b110;
     const MASK_ZMM: u64 = 0b1110_0000;
-    // F, DQ, BW and VL in EBX of leaf 7.
-    const AVX512: [u32; 4] = [16, 17, 30, 31];
 
     let basic = cpuid(1);
     let ssse3 = COMPILED_FOR.ssse3 || bit(basic.ecx, 9);
@@ -54,7 +48,7 @@ pub(super) fn cpu() -> Cpu {
     Cpu {
         ssse3,
         avx2: COMPILED_FOR.avx2 || wide && bit(extended.ebx, 5),
-        avx512: COMPILED_FOR.avx512 || widest && AVX512.iter().all(|&index| bit(extended.ebx, index)),
+        avx512: COMPILED_FOR.avx512 || widest && bit(extended.ebx, 16) && bit(extended.ebx, 17),
         gfni: COMPILED_FOR.gfni || bit(extended.ecx, 8),
     }
 }

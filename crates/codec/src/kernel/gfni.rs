@@ -18,7 +18,7 @@ use crate::field::gf256::MATRICES;
 // 32, and 16 registers are enough. Four destinations use 4 x 2 of 16 registers, or 4 x 4 of 32. The rule for
 // the registers needed is (destinations + 1) x registers + 1.
 tier!(GFNI_256, "gfni-256", "avx2,gfni", Gfni256, 11, 2, || cpu().avx2 && cpu().gfni);
-tier!(GFNI_512, "gfni-512", "avx512f,avx512bw,avx512dq,avx512vl,gfni", Gfni512, 11, 4, || cpu().avx512 && cpu().gfni);
+tier!(GFNI_512, "gfni-512", "avx512f,avx512dq,gfni", Gfni512, 11, 4, || cpu().avx512 && cpu().gfni);
 
 #[derive(Clone, Copy)]
 struct Gfni256(__m256i);
@@ -75,7 +75,7 @@ impl Vector for Gfni256 {
     }
 }
 
-// SAFETY of every block below: by the trait's contract the processor has GFNI and AVX-512F, and `load` and
+// SAFETY of every block below: by the trait's contract the processor has GFNI and AVX-512 F, and `load` and
 // `store` get 64 bytes.
 impl Vector for Gfni512 {
     const LEN: usize = 64;
