@@ -4,8 +4,8 @@
 //! all sources except m = 10 % (random, fixed) and m repair symbols. Tidewire uses the Cauchy code while k +
 //! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5), RaptorQ, which the
 //! crate `raptorq` has too (goal 6), and `RsFft`, whose transforms are those of the crate
-//! `reed-solomon-simd` whatever Tidewire's kernel is. Before it is timed, every codec must decode the block correctly from its
-//! own repair symbols.
+//! `reed-solomon-simd` whatever Tidewire's kernel is. Before it is timed, every codec must decode the block
+//! correctly from its own repair symbols.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
-//! Suite `long`: from how many repair symbols and losses on `RsFft` is faster than the dense code of long
-//! blocks, `Rlc16`.
+//! Suite `long`: the number of repair symbols, and of losses, from which `RsFft` is faster than `Rlc16`, the
+//! dense code of long blocks.
 //!
-//! A dense code costs k products for each repair symbol and for each loss. The transforms of `RsFft` cost k
-//! log k, however many symbols they give. So the suite varies the number of repair symbols at a fixed k, and
+//! A dense code costs k products for each repair symbol and for each loss. The transforms of `RsFft` cost
+//! k log k for any number of them. So the suite varies the number of repair symbols at a fixed k, and
 //! decodes as many losses as there are repair symbols. It has no goal: its tables say which code to choose.
 
 use tidewire_codec::Code;
@@ -14,7 +14,7 @@ use crate::report::{Cell, Report, Table};
 use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, race};
 
-/// Source symbols, each with the numbers of repair symbols. The first lengths are those above a Cauchy code.
+/// Source symbols, each with the numbers of repair symbols. Only 200 with 16 would fit a Cauchy code.
 const BLOCKS: [(usize, &[usize]); 4] = [
     (200, &[16, 64, 96, 128]),
     (256, &[16, 64, 96, 128]),

@@ -361,7 +361,7 @@ fn hashed(counter: u64) -> u8 {
 }
 
 /// Hashes computed at a time. With a fixed number, the compiler keeps the multiples of the step as constants
-/// and needs no loop for the rest. Measured with 16, 32 and 64: see `docs/performance.md`.
+/// and needs no loop for the rest. Measured with 16, 32 and 64 (`docs/performance.md`, "What was tried").
 const HASHED: usize = 32;
 
 /// The hashes of a counter and of those that follow it in steps of one source id. It is a function of its own
@@ -374,6 +374,7 @@ pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
         for (i, hash) in (0..).zip(&mut all) {
             *hash = hashed(start.wrapping_add(ID_STEP.wrapping_mul(i)));
         }
+        // A whole part is copied by register moves, the last one by a call.
         if let Ok(part) = <&mut [u8; HASHED]>::try_from(&mut *part) {
             *part = all;
         } else {
@@ -410,7 +411,8 @@ const fn cauchy(row: u8, column: u8) -> u8 {
     gf256::mul(column ^ 255, gf256::inv(column ^ (255 - row)))
 }
 
-/// The row of the Cauchy matrix for a key, from the first symbol of a span on. It is longer than any span.
+/// The row of the Cauchy matrix for a key, from the first symbol of a span on. It is longer than any span of
+/// the code.
 #[inline]
 pub(crate) fn cauchy_row(key: u16) -> &'static [u8] {
     &CAUCHY[usize::from(key as u8)]

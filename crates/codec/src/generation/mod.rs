@@ -71,7 +71,6 @@ pub use short::ShortDecoder;
 use crate::kernel::Kernel;
 use crate::mix::{Gf65536, combine, combine_repairs};
 use crate::{Code, RepairId, SourceId, SpanError};
-use row::RowField;
 
 /// A closed span of source symbols under a code. Its symbols have indices from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,7 +184,7 @@ impl Generation {
         } else if self.code.is_over_gf256() {
             combine_repairs(self.code, id(0), repairs, len, symbols);
         } else {
-            combine::<Gf65536, _, _, _>(repairs, len, symbols, |j| Gf65536::coefficients(self.code, id(j)));
+            combine::<Gf65536, _, _, _>(repairs, len, symbols, |j| self.code.row_16(id(j)));
         }
         Ok(())
     }

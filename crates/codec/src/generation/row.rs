@@ -5,17 +5,11 @@
 
 use crate::field::{gf256, gf65536};
 use crate::kernel::{Kernel, LINE};
-use crate::mix::{Coefficients, Field, Gf256, Gf65536};
-use crate::{Code, RepairId, Row, Row16};
+use crate::mix::{Field, Gf256, Gf65536};
+use crate::{Code, RepairId};
 
 /// A field with the operations that matrices need.
 pub(super) trait RowField: Field {
-    /// The coefficients of a repair symbol.
-    type Row: Coefficients<Self::Cell>;
-
-    /// The coefficients of a code over this field.
-    fn coefficients(code: Code, id: RepairId) -> Self::Row;
-
     /// Writes the coefficients of a repair symbol and fills the rest of the row with 0.
     fn write(row: &mut [u8], code: Code, id: RepairId);
 
@@ -36,13 +30,6 @@ pub(super) trait RowField: Field {
 }
 
 impl RowField for Gf256 {
-    type Row = Row;
-
-    #[inline]
-    fn coefficients(code: Code, id: RepairId) -> Row {
-        code.row(id)
-    }
-
     fn write(row: &mut [u8], code: Code, id: RepairId) {
         let (cells, rest) = row.split_at_mut(id.count.into());
         code.row(id).fill(cells);
@@ -75,13 +62,6 @@ impl RowField for Gf256 {
 }
 
 impl RowField for Gf65536 {
-    type Row = Row16;
-
-    #[inline]
-    fn coefficients(code: Code, id: RepairId) -> Row16 {
-        code.row_16(id)
-    }
-
     fn write(row: &mut [u8], code: Code, id: RepairId) {
         let (low, high) = row.split_at_mut(row.len() / 2);
         let mut coefficients = code.row_16(id);

@@ -20,8 +20,8 @@ pub(crate) use gf65536::Gf65536;
 /// 3).
 const BATCH: usize = 32;
 
-/// Number of sources in one call where there are no more, and one pass makes all outputs, as for short
-/// blocks. Clearing places for more sources and outputs took 5 % of the time there (k = 16).
+/// Number of sources in one call if the span has no more and one pass makes all outputs, as for short blocks.
+/// Clearing places for more sources and outputs took 5 % of the time there (k = 16).
 const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
@@ -75,8 +75,8 @@ pub(crate) trait Field {
 
 /// Coefficients of one output, in the order of the symbols.
 pub(crate) trait Coefficients<Cell> {
-    /// The next `count` coefficients, at most `N`. What follows them in the array means nothing: so an
-    /// implementation may copy a whole array, which takes a few instructions instead of a call.
+    /// The next `count` coefficients, at most `N`, and then any values. So an implementation may copy a whole
+    /// array, which takes a few instructions instead of a call.
     fn next_cells<const N: usize>(&mut self, count: usize) -> [Cell; N];
 }
 
