@@ -26,8 +26,9 @@ impl Provider for Null {
 }
 
 impl PacketKey for Null {
-    fn seal(&self, _: &[u8; 12], _: &[u8], _: &mut [u8]) -> Result<[u8; TAG_LEN], Refused> {
-        Ok([0; TAG_LEN])
+    fn seal(&self, _: &[u8; 12], _: &[u8], _: &mut [u8], tag: &mut [u8; TAG_LEN]) -> Result<(), Refused> {
+        *tag = [0; TAG_LEN];
+        Ok(())
     }
 
     fn open(&self, _: &[u8; 12], _: &[u8], _: &mut [u8], _: &[u8; TAG_LEN]) -> Result<(), Refused> {
