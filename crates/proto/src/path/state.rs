@@ -20,6 +20,7 @@ use super::{
     ReceivedPackets, Rtt,
 };
 use crate::Time;
+use crate::redundancy::Room;
 use crate::wire::TrainReport;
 
 /// The sender skips the first packet number after this time, and further ones every eight probe timeouts.
@@ -86,10 +87,10 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
-    /// Full packets for which the window has room.
-    pub fn room(&self) -> u64 {
-        let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
-        room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
+    /// Room of the window.
+    pub fn room(&self) -> Room {
+        let bytes = self.rate.budget().window.saturating_sub(self.flight.bytes());
+        Room { bytes, packet: u32::from(self.mtu.current()) + IP_UDP_HEADER as u32 }
     }
 
     /// A packet is sent. Its number is the flight's next number.
