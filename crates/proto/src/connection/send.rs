@@ -16,7 +16,9 @@ use super::{CLOSING_TIMEOUTS, Connection, LaneId, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
-use crate::redundancy::{CodingContext, CodingLimits, FlowState, GenerationRow, PathState, Planned, Policies, Repair};
+use crate::redundancy::{
+    CodingContext, CodingLimits, FlowState, GenerationRow, PathState, Planned, Policies, Repair, Room,
+};
 use crate::trace::TraceEvent;
 use crate::wire::{
     Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, longest_parameters, pad, repair_header_len, source_header_len,
@@ -411,7 +413,7 @@ impl Connection {
                 loss: path.losses.estimator.estimate(),
                 rtt: path.rtt.smoothed(),
                 saturated,
-                room: path.room(),
+                room: Room { bytes: path.room(), packet: u32::from(path.mtu.current()) + IP_UDP_HEADER as u32 },
                 is_silent: path.silence.probes > 0,
             },
             flow: FlowState {

@@ -20,7 +20,6 @@ use super::{
     ReceivedPackets, Rtt,
 };
 use crate::Time;
-use crate::redundancy::Room;
 use crate::wire::TrainReport;
 
 /// The sender skips the first packet number after this time, and further ones every eight probe timeouts.
@@ -87,10 +86,9 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
-    /// Room of the window.
-    pub fn room(&self) -> Room {
-        let bytes = self.rate.budget().window.saturating_sub(self.flight.bytes());
-        Room { bytes, packet: u32::from(self.mtu.current()) + IP_UDP_HEADER as u32 }
+    /// Bytes for which the window has room.
+    pub fn room(&self) -> u64 {
+        self.rate.budget().window.saturating_sub(self.flight.bytes())
     }
 
     /// A packet is sent. Its number is the flight's next number.
