@@ -16,9 +16,7 @@ use super::{CLOSING_TIMEOUTS, Connection, LaneId, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
-use crate::redundancy::{
-    CodingContext, CodingLimits, FlowState, GenerationRow, PathState, Planned, Policies, Repair, Room,
-};
+use crate::redundancy::{CodingContext, CodingLimits, FlowState, GenerationRow, PathState, Planned, Policies, Repair};
 use crate::trace::TraceEvent;
 use crate::wire::{
     Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, longest_parameters, pad, repair_header_len, source_header_len,
@@ -413,7 +411,7 @@ impl Connection {
                 loss: path.losses.estimator.estimate(),
                 rtt: path.rtt.smoothed(),
                 saturated,
-                room: Room { bytes: path.room(), packet: u32::from(path.mtu.current()) + IP_UDP_HEADER as u32 },
+                room: path.room(),
                 is_silent: path.silence.probes > 0,
             },
             flow: FlowState {

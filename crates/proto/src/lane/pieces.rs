@@ -124,10 +124,7 @@ impl InSlots {
 
     fn forget_before(&mut self, id: SourceId) {
         let gone = id.0.saturating_sub(self.first);
-        // Mostly there is one to forget, for which a `drain` takes long.
-        for _ in 0..gone.min(self.counts.len() as u64) {
-            self.counts.pop_front();
-        }
+        self.counts.drain(..usize::try_from(gone).unwrap_or(usize::MAX).min(self.counts.len()));
         self.first += gone;
     }
 }

@@ -322,11 +322,11 @@ impl LaneReceiver {
 
     /// Doubles the credit if `symbols` is more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
-        if symbols <= self.credit.now as u64 / GROW_DIVISOR || self.credit.now >= self.credit.max {
-            return;
-        }
         let more = (2 * self.credit.now * self.slot_len).saturating_sub(self.granted());
-        if more <= self.credit.spare {
+        if symbols > self.credit.now as u64 / GROW_DIVISOR
+            && self.credit.now < self.credit.max
+            && more <= self.credit.spare
+        {
             self.credit.now *= 2;
             self.credit.spare -= more;
         }

@@ -86,9 +86,10 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
-    /// Bytes for which the window has room.
+    /// Full packets for which the window has room.
     pub fn room(&self) -> u64 {
-        self.rate.budget().window.saturating_sub(self.flight.bytes())
+        let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
+        room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
     }
 
     /// A packet is sent. Its number is the flight's next number.

@@ -158,27 +158,10 @@ pub struct PathState {
     pub rtt: Duration,
     /// True if the path, rather than the application, has limited the sender for the last round trip.
     pub saturated: bool,
-    /// Room of the window.
-    pub room: Room,
+    /// Full packets for which the window has room.
+    pub room: u64,
     /// True if a probe timeout passed since the last acknowledgement.
     pub is_silent: bool,
-}
-
-/// Room of the rate controller's window. The number of packets is computed only where it is used, because
-/// policies are asked several times per packet and a division takes long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Free bytes.
-    pub bytes: u64,
-    /// Bytes of a full packet, with IP and UDP headers.
-    pub packet: u32,
-}
-
-impl Room {
-    /// Number of full packets that may be sent.
-    pub fn packets(self) -> u64 {
-        self.bytes / u64::from(self.packet.max(1))
-    }
 }
 
 /// How the application sends on a lane.
@@ -386,7 +369,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },
             rtt: Duration::from_millis(60),
             saturated,
-            room: Room { bytes: 100, packet: 1 },
+            room: 100,
             is_silent: false,
         },
         flow: FlowState {

@@ -14,7 +14,7 @@ use super::{Plan, Planned, Target};
 use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::{
-    CodingContext, CodingLimits, DEFAULT_SPAN, FlowState, PathState, Policies, Redundancy, Repair, Report, Room,
+    CodingContext, CodingLimits, DEFAULT_SPAN, FlowState, PathState, Policies, Redundancy, Repair, Report,
 };
 
 /// A path whose conditions do not change, and the flow on it.
@@ -59,7 +59,7 @@ pub fn steady_share(
                 loss: path.loss,
                 rtt: path.rtt,
                 saturated: path.saturated,
-                room: Room { bytes: u64::MAX, packet: 1 },
+                room: u64::MAX,
                 is_silent: false,
             },
             flow: FlowState {

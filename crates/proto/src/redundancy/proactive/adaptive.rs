@@ -106,7 +106,7 @@ impl Adaptive {
 
 /// Whether no other symbol is expected while a tail waits for its repairs.
 fn is_lone(cx: &CodingContext<'_>) -> bool {
-    cx.flow.interval > LONE_LEAST && cx.flow.interval > cx.path.rtt / LONE_FRACTION
+    cx.flow.interval > (cx.path.rtt / LONE_FRACTION).max(LONE_LEAST)
 }
 
 /// The least `m`, at most `most`, such that more than `m` losses among the `tail + m` packets are less likely

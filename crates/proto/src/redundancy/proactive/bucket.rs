@@ -119,11 +119,7 @@ impl Bucket {
     /// Symbols of a full block.
     fn size(&self, cx: &CodingContext<'_>) -> u64 {
         let cap = self.blocks.cap.min(cx.limits.max_span);
-        let size = if self.blocks.is_fixed {
-            cap.into()
-        } else {
-            cx.path.room.packets().clamp(1, cap.min(self.bucket).into())
-        };
+        let size = if self.blocks.is_fixed { cap.into() } else { cx.path.room.clamp(1, cap.min(self.bucket).into()) };
         size.max(1)
     }
 

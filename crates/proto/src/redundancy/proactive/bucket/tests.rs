@@ -1,5 +1,5 @@
 use super::*;
-use crate::redundancy::{Report, Room, context as any_context};
+use crate::redundancy::{Report, context as any_context};
 
 fn policy(text: &str) -> Bucket {
     Bucket::new(BucketBlocks::parse(text).expect(text))
@@ -9,7 +9,7 @@ fn policy(text: &str) -> Bucket {
 fn context(report: &Report, room: u64) -> CodingContext<'_> {
     let mut cx = any_context(report, 0.0, 1.0, false);
     cx.limits.code = tidewire_codec::Code::Rlc16;
-    (cx.sent, cx.path.room) = (SourceId(0), Room { bytes: room, packet: 1 });
+    (cx.sent, cx.path.room) = (SourceId(0), room);
     cx
 }
 
