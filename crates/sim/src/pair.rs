@@ -224,6 +224,11 @@ impl Pair {
         }
     }
 
+    /// Begins the run at `now` instead of at [`BEGINNING`], before the first step.
+    pub(crate) fn begin_at(&mut self, now: Time) {
+        self.now = now;
+    }
+
     /// What was counted so far.
     pub fn counted(&self) -> Counted {
         self.counted

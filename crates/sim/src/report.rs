@@ -58,10 +58,13 @@ impl Trial {
         self.start_with(|pair| other.into_iter().for_each(|other| pair.share_queues(&other.pair)))
     }
 
-    /// Starts to connect through open ends, which the caller has to serve; see
+    /// Starts to connect at `now` through open ends, which the caller has to serve; see
     /// [`Link::open`](crate::link::Link::open).
-    pub(crate) fn start_open(&self) -> Run {
-        self.start_with(|pair| pair.link_mut().open())
+    pub(crate) fn start_open(&self, now: Time) -> Run {
+        self.start_with(|pair| {
+            pair.begin_at(now);
+            pair.link_mut().open();
+        })
     }
 
     fn start_with(&self, prepare: impl FnOnce(&mut Pair)) -> Run {

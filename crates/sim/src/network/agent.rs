@@ -116,7 +116,7 @@ pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Dura
         }
         Carrier::Ours { ends, streams, .. } => {
             assert!(flow.through.is_none(), "flow {} of ours through a tunnel: tunnels carry TCP and UDP", flow.name);
-            Box::new(Ours::start(ends, streams, plan.limit(), seed))
+            Box::new(Ours::start(ends, streams, [flow.start, plan.limit()], seed))
         }
         Carrier::Tcp { control, marks, content } => {
             let longest = flow.through.map(|_| super::tunnel::MTU);

@@ -320,6 +320,8 @@ impl<'a> Reader<'a> {
         let through = self.through(name, section, plan, (nodes, kind))?;
         let ([from, to], start) = (nodes, stream.start);
         let carrier = self.carrier(name, section, kind, stream, via)?;
+        // Only the stream of a connection starts later.
+        let start = if matches!(carrier, Carrier::Ours { .. }) { Duration::ZERO } else { start };
         Ok(FlowPlan { name: own, from, to, through, start, carrier })
     }
 

@@ -1,4 +1,4 @@
-//! A connection of ours in a network: a [`Run`] with open ends.
+//! A connection of ours in a network: a [`Run`] with open ends, which connects when the flow starts.
 
 use core::time::Duration;
 
@@ -10,16 +10,24 @@ use super::report::{FlowReport, Latencies};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::load::{Flow, Load};
-use crate::pair::End;
+use crate::pair::{BEGINNING, End};
 use crate::report::{Run, Trial};
 use crate::series::Series;
 
 /// One connection with its streams.
 #[derive(Debug)]
 pub(super) struct Ours {
-    run: Run,
+    state: State,
     streams: Vec<Flow>,
     window: Series<(Time, f64)>,
+}
+
+/// Whether the connection was begun.
+#[derive(Debug)]
+enum State {
+    /// It connects at this time.
+    Waits(Box<Trial>, Time),
+    Runs(Box<Run>),
 }
 
 /// Least time between two samples of the window. Chosen: below any round trip that is simulated.
@@ -28,27 +36,53 @@ const SAMPLE: Duration = Duration::from_millis(10);
 const PACKET: f64 = 1_500.0;
 
 impl Ours {
-    /// Connects.
-    pub(super) fn start([near, far]: &[Config; 2], streams: &[Flow], limit: Duration, seed: u64) -> Self {
+    /// A connection that begins `start` after the network.
+    pub(super) fn start(
+        [near, far]: &[Config; 2],
+        streams: &[Flow],
+        [start, limit]: [Duration; 2],
+        seed: u64,
+    ) -> Self {
         let trial = Trial::new(DuplexConfig::default(), streams.to_vec(), seed);
         let trial = Trial { near: near.clone(), far: far.clone(), limit, ..trial };
-        Self { run: trial.start_open(), streams: streams.to_vec(), window: Series::new(SAMPLE) }
+        let state = if start.is_zero() {
+            State::Runs(Box::new(trial.start_open(BEGINNING)))
+        } else {
+            State::Waits(Box::new(trial), BEGINNING + start)
+        };
+        Self { state, streams: streams.to_vec(), window: Series::new(SAMPLE) }
+    }
+
+    fn run_mut(&mut self) -> Option<&mut Run> {
+        match &mut self.state {
+            State::Waits(..) => None,
+            State::Runs(run) => Some(run),
+        }
     }
 }
 
 impl Agent for Ours {
     fn next_moment(&self) -> Option<Time> {
-        if self.is_over() { None } else { self.run.pair.next_moment() }
+        match &self.state {
+            State::Waits(_, start) => Some(*start),
+            State::Runs(run) if run.load.is_over() => None,
+            State::Runs(run) => run.pair.next_moment(),
+        }
     }
 
     fn run(&mut self, now: Time) {
-        self.run.until(now);
-        let run = &mut self.run;
-        self.window.note(now, || (now, run.stats(End::Near).window as f64 / PACKET));
+        match &mut self.state {
+            State::Waits(trial, start) if *start <= now => self.state = State::Runs(Box::new(trial.start_open(now))),
+            State::Waits(..) => {}
+            State::Runs(run) => {
+                run.until(now);
+                self.window.note(now, || (now, run.stats(End::Near).window as f64 / PACKET));
+            }
+        }
     }
 
     fn poll_departure(&mut self) -> Option<Sent> {
-        let link = self.run.pair.link_mut();
+        let link = self.run_mut()?.pair.link_mut();
         let near = link.forward.poll_departure().map(|sent| (End::Near, sent));
         let (from, sent) = near.or_else(|| link.back.poll_departure().map(|sent| (End::Far, sent)))?;
         Some(Sent { from, len: sent.len, supports_marks: sent.supports_marks, cargo: Cargo::Ours(sent.payload) })
@@ -57,23 +91,27 @@ impl Agent for Ours {
     fn hand(&mut self, now: Time, end: End, cargo: Cargo, marked: bool, damage: &[Corruption]) {
         let Cargo::Ours(mut payload) = cargo else { return };
         damage.iter().for_each(|damage| damage.apply(payload.bytes_mut()));
-        let link = self.run.pair.link_mut();
+        let Some(run) = self.run_mut() else { return };
+        let link = run.pair.link_mut();
         let door = if end == End::Far { &mut link.forward } else { &mut link.back };
         door.hand(Delivery { payload, at: now, corruption: None, marked });
     }
 
     fn is_over(&self) -> bool {
-        self.run.load.is_over()
+        matches!(&self.state, State::Runs(run) if run.load.is_over())
     }
 
     fn outcome(&mut self, now: Time) -> FlowReport {
-        let stats = self.run.stats(End::Near);
-        let ended = if self.run.load.is_done() { self.run.pair.now() } else { now };
+        let State::Runs(run) = &mut self.state else {
+            return FlowReport { kind: "tidewire", ..FlowReport::default() };
+        };
+        let stats = run.stats(End::Near);
+        let ended = if run.load.is_done() { run.pair.now() } else { now };
         FlowReport {
             packets: stats.packets.sent,
             repeated: stats.packets.repair,
             window: self.window.samples().to_vec(),
-            ..outcome(&self.run.load, &self.streams, ended)
+            ..outcome(&run.load, &self.streams, ended)
         }
     }
 }

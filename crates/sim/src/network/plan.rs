@@ -70,7 +70,8 @@ pub struct FlowPlan {
     pub to: usize,
     /// Number of the tunnel that carries its packets. Its ends are those of the flow, in either order.
     pub through: Option<usize>,
-    /// When it starts. Streams of ours have their own start, after the connection was made.
+    /// When it starts: a connection of ours begins its handshake then. Its streams have their own start,
+    /// after the connection was made; a scenario file sets that one.
     pub start: Duration,
     /// What carries it.
     pub carrier: Carrier,

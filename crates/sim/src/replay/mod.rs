@@ -28,7 +28,7 @@ use tidewire_proto::trace::Choices;
 
 use crate::duplex::DuplexConfig;
 use crate::load::{Flow, Load};
-use crate::pair::End;
+use crate::pair::{BEGINNING, End};
 use crate::report::{Run, Trial};
 use crate::video::{Frame, FrameTrace, MOST_FRAMES, Video};
 
@@ -180,7 +180,7 @@ impl Recorded {
         let trial =
             Trial { near: near.with_trace(contents.clone()), far: sized(&Config::default()).build()?, limit, ..trial };
         budget::follow(&self.allowed);
-        let mut run = trial.start_open();
+        let mut run = trial.start_open(BEGINNING);
         let Some(lost) = self.drive(&mut run, limit, contents, go_on) else { return Ok(None) };
         let (near, far) = (run.stats(End::Near), run.stats(End::Far));
         Ok(Some(Replayed {
