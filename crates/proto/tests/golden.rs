@@ -200,6 +200,7 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
     let nothing = FeedbackRepr {
         received: &[],
         delay: Duration::ZERO,
+        arrival: None,
         ecn: None,
         stream_credit: None,
         lanes: &[],
@@ -208,6 +209,7 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
     let full = FeedbackRepr {
         received: &[90..=100, 50..=80, 0..=47],
         delay: Duration::from_micros(1_600),
+        arrival: Some(0xabcdef),
         ecn: Some(EcnCounts { ect0: 80, ect1: 0, ce: 10 }),
         stream_credit: Some(StreamCreditRepr { streams: 128, limits: &[(0, 262_144), (5, 1 << 31)] }),
         lanes: &[lane, tight],
@@ -218,7 +220,7 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("feedback_nothing", written(100, |w| nothing.emit(w))),
         ("feedback_full", written(200, |w| full.emit(w))),
-        ("feedback_cut", written(48, |w| full.emit(w))),
+        ("feedback_cut", written(51, |w| full.emit(w))),
         ("feedback_regions", written(200, |w| regions.emit(w))),
         ("feedback_regions_cut", written(39, |w| regions.emit(w))),
     ]
@@ -278,7 +280,7 @@ fn truncated_frames_are_errors() {
 
 #[test]
 fn malformed_frames_are_named() {
-    let cases: [(&[u8], usize, Malformed); 27] = [
+    let cases: [(&[u8], usize, Malformed); 28] = [
         (&[0x0f], 0, Malformed::UnknownType),
         (&[0x0e, 0, 0, 0x40, 0x81], 0, Malformed::Field("ranks")),
         (&[0x0c, 1], 0, Malformed::Field("packets")),
@@ -299,7 +301,8 @@ fn malformed_frames_are_named() {
         (&[0x12, 0, 0, 0, 0, 0, 0, 0], 0, Malformed::Field("count")),
         (&[0x12, 0, 0, 0, 0x44, 0x01, 0, 0, 0], 0, Malformed::Field("count")),
         (&[0x16, 0, 1, 0, 2, 0x80, 1, 0, 0, 0], 0, Malformed::Field("key")),
-        (&[0x02, 0x10], 0, Malformed::Field("flags")),
+        (&[0x02, 0x20], 0, Malformed::Field("flags")),
+        (&[0x02, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 1, 2, 3], 0, Malformed::Field("arrival")),
         (&[0x02, 0, 5, 0, 0], 0, Malformed::Field("ranges")),
         (&[0x02, 0, 5, 0, 1, 6], 0, Malformed::Field("length")),
         (&[0x02, 0, 5, 0, 2, 0, 4, 0], 0, Malformed::Field("gap")),

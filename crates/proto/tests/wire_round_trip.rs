@@ -231,6 +231,7 @@ proptest! {
         top in varint().prop_map(|top| top.min(VARINT_MAX - 1)),
         pairs in vec((0..300_u64, 0..300_u64), 0..80),
         delay in 0..1_u64 << 40,
+        arrival in prop::option::of(0..TIME_MODULUS),
         ecn in any::<Option<(u32, u32, u32)>>(),
         limits in prop::option::of(vec((varint(), varint()), 0..70)),
         lanes in vec((any::<u32>(), 0..1_u64 << 50, vec((0..300_u64, 0..300_u64), 0..40), 0..500_u64), 0..18),
@@ -258,6 +259,7 @@ proptest! {
         let repr = FeedbackRepr {
             received: &received,
             delay: Duration::from_micros(delay),
+            arrival,
             ecn: ecn.map(|(a, b, c)| EcnCounts { ect0: a.into(), ect1: b.into(), ce: c.into() }),
             stream_credit: limits.as_ref().map(|limits| StreamCreditRepr { streams: top, limits }),
             lanes: &lanes,
@@ -280,6 +282,7 @@ proptest! {
 
         prop_assert_eq!(back.largest(), received.first().map(|r| *r.end()));
         prop_assert_eq!(back.delay(), Duration::from_micros(delay / 16 * 16));
+        prop_assert_eq!(back.arrival(), arrival.filter(|_| !received.is_empty()));
         prop_assert_eq!(back.ecn(), repr.ecn);
         prop_assert_eq!(back.elicits(), elicits);
         let shown: Vec<_> = back.received().collect();
@@ -311,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn symbols(p in parts(), extra in 0..50_usize, time in 0..SEND_TIME_MODULUS) {
+    fn symbols(p in parts(), extra in 0..50_usize, time in 0..TIME_MODULUS) {
         let [a, b, c] = p.numbers;
         let list = [
             SymbolFrame::Stop { stream: a, code: b },

@@ -16,7 +16,7 @@ use crate::ids::LaneId;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::trace::TraceEvent;
-use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, StreamCreditRepr, Writer};
+use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, StreamCreditRepr, Writer, time_units};
 
 /// Upper limit of FEEDBACK bytes per byte received. Chosen.
 const RETURN_SHARE: f64 = 0.04;
@@ -70,6 +70,8 @@ impl Connection {
             left: Time::ZERO,
             next: self.path.flight.next_number(),
             rtt: None,
+            one_way: None,
+            newest_bytes: 0,
             smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             rate: None,
@@ -83,7 +85,9 @@ impl Connection {
         let oldest = acked.last().and_then(|&n| self.path.flight.get(n)).map(|sent| sent.at);
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
         if let Some(&newest) = acked.first().filter(|_| measures) {
-            self.path.measure(now, newest, feedback.delay(), &mut sample);
+            // The arrival is that of the highest number reported.
+            let arrival = feedback.arrival().filter(|_| feedback.largest() == Some(newest));
+            self.path.measure(now, newest, (feedback.delay(), arrival), &mut sample);
         }
         for &n in acked.iter().rev() {
             sample.bytes += self.settle_one(now, n);
@@ -246,7 +250,8 @@ impl Connection {
         let ecn = tally.any().then_some(EcnCounts { ect0: tally.ect0, ect1: tally.ect1, ce: tally.ce });
         let received = self.path.received.ranges();
         let delay = self.path.received.delay(now);
-        let mut frame = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes, elicits };
+        let arrival = Some(time_units(self.path.received.newest_at()));
+        let mut frame = FeedbackRepr { received, delay, arrival, ecn, stream_credit: None, lanes, elicits };
         let most = w.remaining().saturating_sub(self.ranks_len()).min(MAX_FEEDBACK);
         let mut credit_len = 0;
         if credit {

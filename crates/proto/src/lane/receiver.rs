@@ -16,7 +16,6 @@ use tidewire_codec::{Code, Elimination, Limits, Reception, RepairId, SourceId};
 
 use super::job;
 use super::partial::Partials;
-use super::sender::{TIME_UNIT, send_time};
 use super::store::Store;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
@@ -25,7 +24,7 @@ use crate::ids::LaneId;
 use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::trace::{LaneTracer, SymbolOrigin};
-use crate::wire::{LaneRepr, Layout, SEND_TIME_MODULUS, SymbolFrames};
+use crate::wire::{LaneRepr, Layout, SymbolFrames, TIME_MODULUS, TIME_UNIT, time_units, units_between};
 
 /// The credit doubles when more symbols than this fraction of it were received within a round trip, or are
 /// held beyond the edge. This leaves room for 2.5 bandwidth-delay products and a round trip of repair.
@@ -536,14 +535,12 @@ impl OneWayClock {
 
     /// One-way time of a symbol sent at `sent`, relative to the reference.
     fn relative(&self, now: Time, sent: u32) -> i32 {
-        let offset = send_time(now).wrapping_sub(sent).wrapping_sub(self.reference.unwrap_or(0)) % SEND_TIME_MODULUS;
-        // Extends the sign of a 24-bit difference.
-        ((offset << 8) as i32) >> 8
+        units_between(self.reference.unwrap_or(0), time_units(now).wrapping_sub(sent))
     }
 
     fn observe(&mut self, now: Time, sent: u32) {
         if self.reference.is_none() {
-            self.reference = Some(send_time(now).wrapping_sub(sent) % SEND_TIME_MODULUS);
+            self.reference = Some(time_units(now).wrapping_sub(sent) % TIME_MODULUS);
             self.turned = now;
         }
         let offset = self.relative(now, sent);
@@ -570,7 +567,7 @@ mod tests {
     fn delay_is_what_exceeds_the_least_one_way_time_whatever_the_clocks() {
         for skew in [0_u64, 5_000, 300_000] {
             let mut clock = OneWayClock::default();
-            let sent = |ms: u64| send_time(Time::from_millis(ms + skew));
+            let sent = |ms: u64| time_units(Time::from_millis(ms + skew));
             clock.observe_decoded(Time::from_millis(130), sent(100));
             assert_eq!(clock.delay(Time::from_millis(190), sent(120)).as_millis(), 40, "{skew}");
             clock.observe_direct(Time::from_millis(141), sent(116));

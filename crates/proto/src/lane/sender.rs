@@ -32,10 +32,7 @@ use self::window::Window;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::redundancy::{Closed, Repair, RepairInFlight, Report};
-use crate::wire::{LaneReport, Layout, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
-
-/// Unit of the send time in a symbol, in nanoseconds (docs/wire.md section 6).
-pub(super) const TIME_UNIT: u64 = 16_000;
+use crate::wire::{LaneReport, Layout, OpenStream, SymbolHeader, TIME_MODULUS, TIME_UNIT, time_units};
 
 /// State of a source symbol that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +201,7 @@ impl LaneSender {
         let id = self.ids.sent;
         let symbol = self.window.symbol_mut(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
-        SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
+        SymbolHeader { length, time: time_units(now) }.emit(symbol).ok()?;
         self.sources.push_back(state);
         self.ids.sent = SourceId(id.0 + 1);
         // Mean over about eight symbols. A pause counts as a quarter of a second at most.
@@ -378,7 +375,7 @@ impl LaneSender {
     pub fn oldest_age(&self, now: Time) -> Option<Duration> {
         let symbol = self.window.symbol(self.ids.base).filter(|_| self.ids.base < self.ids.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
-        let units = send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS;
+        let units = time_units(now).wrapping_sub(left) % TIME_MODULUS;
         Some(Duration::from_nanos(u64::from(units) * TIME_UNIT))
     }
 
@@ -431,9 +428,4 @@ impl LaneSender {
     pub fn reach(&self) -> usize {
         self.window.capacity().max(INITIAL_CREDIT)
     }
-}
-
-/// The time in the format of a symbol's send time.
-pub(super) fn send_time(now: Time) -> u32 {
-    ((now.0 / TIME_UNIT) % u64::from(SEND_TIME_MODULUS)) as u32
 }

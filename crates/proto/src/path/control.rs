@@ -61,6 +61,11 @@ pub struct AckSample {
     pub next: u64,
     /// Round trip of the newest packet, if this acknowledgement gave one.
     pub rtt: Option<Duration>,
+    /// One-way delay of that packet above an arbitrary constant, if the peer said when the packet came. Only
+    /// differences mean something.
+    pub one_way: Option<Duration>,
+    /// Size of that packet with IP and UDP headers; 0 if there is no round trip.
+    pub newest_bytes: u32,
     /// Smoothed round trip.
     pub smoothed: Duration,
     /// Minimum RTT of the last ten seconds.

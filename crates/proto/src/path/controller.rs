@@ -121,6 +121,8 @@ mod tests {
             left: now,
             next: 0,
             rtt: None,
+            one_way: None,
+            newest_bytes: 0,
             smoothed: time,
             min_rtt: time,
             rate: None,

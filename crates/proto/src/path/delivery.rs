@@ -15,6 +15,7 @@
 
 use core::time::Duration;
 
+use super::one_way::OneWay;
 use super::trains::Departed;
 use crate::Time;
 
@@ -76,6 +77,8 @@ pub struct DeliveryRate {
     train: Option<Mark>,
     /// The packet trains that we sent.
     pub(super) trains: Departed,
+    /// The one-way delay of our packets.
+    pub(super) one_way: OneWay,
 }
 
 impl Mark {

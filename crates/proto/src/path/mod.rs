@@ -15,6 +15,7 @@ mod ids;
 mod loss;
 mod losses;
 mod mtu;
+mod one_way;
 mod pacer;
 mod received;
 mod rtt;

@@ -96,6 +96,11 @@ impl ReceivedPackets {
         now.since(self.newest_at)
     }
 
+    /// When the packet with the highest number came.
+    pub fn newest_at(&self) -> Time {
+        self.newest_at
+    }
+
     /// Packets that came after one with a higher number, and the greatest distance between the two. The
     /// caller of [`Self::insert`] must report no packet twice.
     pub fn reordering(&self) -> (u64, u64) {

@@ -168,15 +168,24 @@ impl<T: Copy> Path<T> {
         true
     }
 
-    /// Measures RTT and delivery rate from the newest packet of a FEEDBACK, if no newer one was acknowledged
-    /// before.
-    pub fn measure(&mut self, now: Time, newest: u64, delay: Duration, sample: &mut AckSample) {
+    /// Measures RTT, one-way delay and delivery rate from the newest packet of a FEEDBACK, if no newer one was
+    /// acknowledged before. The peer reports how long it kept the FEEDBACK back, and when the packet arrived
+    /// on its clock.
+    pub fn measure(
+        &mut self,
+        now: Time,
+        newest: u64,
+        (delay, arrival): (Duration, Option<u32>),
+        sample: &mut AckSample,
+    ) {
         let Some(sent) = self.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
         if newest < self.first || self.losses.detector.newest().is_some_and(|known| newest <= known) {
             return;
         }
         self.rtt.on_sample(now, now.since(sent.at), delay);
         sample.rtt = Some(self.rtt.latest());
+        sample.newest_bytes = sent.bytes;
+        sample.one_way = arrival.map(|arrival| self.delivery.one_way.on_sample(now, sent.at, arrival, delay));
         sample.rate = self.delivery.on_newest(newest, sent.at, sent.mark, now - delay, sent.app_limited);
         sample.dispersion = self.delivery.dispersion(self.rtt.min());
     }

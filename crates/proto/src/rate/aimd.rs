@@ -144,6 +144,8 @@ mod tests {
             left: Time::from_millis(ms.saturating_sub(1)),
             next: ms + 1,
             rtt: Some(rtt),
+            one_way: None,
+            newest_bytes: 0,
             smoothed: rtt,
             min_rtt: RTT,
             rate: None,

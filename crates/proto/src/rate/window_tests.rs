@@ -37,6 +37,8 @@ impl<C: RateController> Driver<C> {
                 left: self.now - self.rtt,
                 next: self.packet + per_round,
                 rtt: Some(self.rtt),
+                one_way: None,
+                newest_bytes: 0,
                 smoothed: self.rtt,
                 min_rtt: self.rtt,
                 rate: None,

@@ -12,6 +12,7 @@ use tidewire_codec::SourceId;
 
 use super::bytes::{Reader, VARINT_MAX};
 use super::frame::{Malformed, number};
+use super::time::TIME_UNIT;
 
 /// Maximum number of packet number ranges in one FEEDBACK.
 pub const MAX_RANGES: u64 = 64;
@@ -23,8 +24,6 @@ pub const MAX_LANES: u64 = 16;
 pub const MAX_RUNS: u64 = 32;
 /// Maximum number of regions beyond the undecoded runs of one lane.
 pub const MAX_REGIONS: u64 = 63;
-/// Unit of the delay field and of send times.
-pub(super) const TIME_UNIT_MICROS: u64 = 16;
 /// Value of `largest` when nothing was received.
 pub(super) const NOTHING: u64 = VARINT_MAX;
 
@@ -33,7 +32,8 @@ pub(super) mod flag {
     pub const STREAM_CREDIT: u8 = 2;
     pub const LANES: u8 = 4;
     pub const ELICITS: u8 = 8;
-    pub const ALL: u8 = 15;
+    pub const ARRIVAL: u8 = 16;
+    pub const ALL: u8 = 31;
 }
 
 /// Number of packets received with each ECN mark, since the path began.
@@ -55,6 +55,7 @@ pub struct Feedback<'a> {
     largest: Option<u64>,
     delay: u64,
     received: Received<'a>,
+    arrival: Option<u32>,
     ecn: Option<EcnCounts>,
     streams: Option<(u64, StreamLimits<'a>)>,
     lanes: Lanes<'a>,
@@ -83,6 +84,11 @@ impl<'a> Feedback<'a> {
         let mut walk = received;
         while walk.step()?.is_some() {}
         *r = walk.reader;
+        let arrival = match flags & flag::ARRIVAL {
+            0 => None,
+            _ if count == 0 => return Err(Malformed::Field("arrival")),
+            _ => Some(r.u24()?),
+        };
         let ecn = match flags & flag::ECN {
             0 => None,
             _ => Some(EcnCounts { ect0: r.varint()?, ect1: r.varint()?, ce: r.varint()? }),
@@ -102,6 +108,7 @@ impl<'a> Feedback<'a> {
             largest: (count > 0).then_some(largest),
             delay,
             received,
+            arrival,
             ecn,
             streams,
             lanes,
@@ -120,12 +127,18 @@ impl<'a> Feedback<'a> {
 
     /// Time from the arrival of the packet with the highest number to the sending of this frame.
     pub const fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay.saturating_mul(TIME_UNIT_MICROS))
+        Duration::from_nanos(self.delay.saturating_mul(TIME_UNIT))
     }
 
     /// The packet numbers received, newest range first.
     pub const fn received(&self) -> Received<'a> {
         self.received
+    }
+
+    /// When the packet with the highest number arrived, on the peer's clock, in units of 16 us modulo
+    /// [`super::TIME_MODULUS`], if the peer says so. The peer's clock has any offset, and may drift.
+    pub const fn arrival(&self) -> Option<u32> {
+        self.arrival
     }
 
     /// The ECN marks received, if the peer can see them.

@@ -11,14 +11,15 @@ use core::time::Duration;
 use tidewire_codec::SourceId;
 
 use super::bytes::{Full, VARINT_MAX, Writer, varint_len};
-use super::feedback::{
-    EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, NOTHING, TIME_UNIT_MICROS, flag,
-};
+use super::feedback::{EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, NOTHING, flag};
 use super::frame::write_feedback_type;
+use super::time::TIME_UNIT;
 
 /// Maximum number of ranges written. It is one less than the wire allows, so that their count always takes
 /// one byte.
 const RANGES_WRITTEN: usize = MAX_RANGES as usize - 1;
+/// Bytes of the arrival.
+const ARRIVAL_LEN: usize = 3;
 
 /// Stream credit to report.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,9 @@ pub struct FeedbackRepr<'a> {
     pub received: &'a [RangeInclusive<u64>],
     /// Time since the packet with the highest number arrived, written in units of 16 us.
     pub delay: Duration,
+    /// When that packet arrived, on our clock, in units of 16 us modulo [`super::TIME_MODULUS`]. It is written
+    /// if anything was received.
+    pub arrival: Option<u32>,
     /// ECN marks received, if the socket reports them.
     pub ecn: Option<EcnCounts>,
     /// Stream credit, if it changed or was not acknowledged yet.
@@ -101,10 +105,15 @@ impl FeedbackRepr<'_> {
             | bit(self.stream_credit.is_some(), flag::STREAM_CREDIT)
             | bit(!self.lanes.is_empty(), flag::LANES)
             | bit(self.elicits, flag::ELICITS)
+            | bit(self.arrival().is_some(), flag::ARRIVAL)
+    }
+
+    fn arrival(&self) -> Option<u32> {
+        self.arrival.filter(|_| !self.received.is_empty())
     }
 
     fn delay_units(&self) -> u64 {
-        let units = self.delay.as_micros().checked_div(TIME_UNIT_MICROS.into()).unwrap_or_default();
+        let units = self.delay.as_nanos().checked_div(TIME_UNIT.into()).unwrap_or_default();
         u64::try_from(units).unwrap_or(VARINT_MAX).min(VARINT_MAX)
     }
 
@@ -115,7 +124,7 @@ impl FeedbackRepr<'_> {
     /// Bytes with the newest range only and without runs. [`Self::emit`] succeeds with this much room.
     pub fn least_len(&self) -> usize {
         // Type, flags, number of ranges.
-        let mut len = 3_usize;
+        let mut len = 3_usize.saturating_add(if self.arrival().is_some() { ARRIVAL_LEN } else { 0 });
         let mut add = |value: u64| len = len.saturating_add(varint_len(value));
         add(self.largest());
         add(self.delay_units());
@@ -152,7 +161,7 @@ impl FeedbackRepr<'_> {
             }
             w.varint(length)?;
         }
-        Ok(())
+        self.arrival().map_or(Ok(()), |arrival| w.u24(arrival))
     }
 
     fn write_counts(&self, w: &mut Writer<'_>) -> Result<(), Full> {

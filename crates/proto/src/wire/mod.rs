@@ -22,6 +22,7 @@ mod frame;
 mod header;
 mod recoded;
 mod symbol;
+mod time;
 mod train;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
@@ -43,7 +44,7 @@ pub use header::{
     write_short_header,
 };
 pub use recoded::{MAX_GENERATION, MAX_GENERATIONS, Ranks, Recoded};
-pub use symbol::{
-    OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room,
-};
+pub use symbol::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room};
+pub use time::TIME_MODULUS;
+pub(crate) use time::{TIME_UNIT, time_units, units_between};
 pub use train::{MAX_TRAIN, TrainReport};

@@ -9,8 +9,6 @@ use super::frame::Malformed;
 
 /// Bytes of a symbol before its frames.
 pub const SYMBOL_HEADER_LEN: usize = 5;
-/// Modulus of send times, in units of 16 us: 268 s.
-pub const SEND_TIME_MODULUS: u32 = 1 << 24;
 /// Types from here up are ignorable.
 const IGNORABLE: u8 = 0x40;
 /// Maximum number of bytes in one [`OpenStream`], whose length is a varint of two bytes.
@@ -38,7 +36,7 @@ pub struct SymbolHeader {
     /// Bytes of the symbol, these five included. Any further bytes of a decoded symbol are padding of the
     /// code.
     pub length: u16,
-    /// The sender's clock at the first transmission, in units of 16 us, modulo [`SEND_TIME_MODULUS`].
+    /// The sender's clock at the first transmission, in units of 16 us, modulo [`super::TIME_MODULUS`].
     pub time: u32,
 }
 

@@ -183,8 +183,15 @@ fn false_feedback_about_blocks_ends_the_connection_or_changes_little() {
             let (edge, limit, regions) = (SourceId(0), SourceId(1 << 20), &[][..]);
             let lanes = [LaneRepr { lane: 0, edge, end, deficit: end.0, limit, undecoded, regions }];
             let (delay, lanes) = (Duration::ZERO, &lanes[..]);
-            let feedback =
-                FeedbackRepr { received: &received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+            let feedback = FeedbackRepr {
+                received: &received,
+                delay,
+                arrival: None,
+                ecn: None,
+                stream_credit: None,
+                lanes,
+                elicits: false,
+            };
             host.hear(&mut peer, |w| feedback.emit(w).expect("room"));
         }
         assert_eq!(!host.closed.is_empty(), is_fault, "{:?}", host.closed);

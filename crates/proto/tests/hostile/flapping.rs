@@ -22,7 +22,8 @@ fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
     });
     for (at, number) in newest {
         let (received, delay) = (&[number..=number][..], Duration::ZERO);
-        let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes: &[], elicits: false };
+        let feedback =
+            FeedbackRepr { received, delay, arrival: None, ecn: None, stream_credit: None, lanes: &[], elicits: false };
         host.hear(&mut peers[at], |w| feedback.emit(w).expect("room"));
     }
 }

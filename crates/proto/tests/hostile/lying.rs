@@ -50,9 +50,11 @@ fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
             regions: &[],
         };
         let delay = Duration::ZERO;
+        // A clock that jumps by minutes from packet to packet.
+        let arrival = newest.map(|number| (number as u32).wrapping_mul(0x9e37_79b9));
         let lanes = &[lane];
         let feedback =
-            FeedbackRepr { received: &received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+            FeedbackRepr { received: &received, delay, arrival, ecn: None, stream_credit: None, lanes, elicits: false };
         if newest.is_some() {
             host.hear(&mut peer, |w| feedback.emit(w).expect("room"));
         }

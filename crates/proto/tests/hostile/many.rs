@@ -38,7 +38,8 @@ fn acknowledge(host: &mut Host, peer: &mut Peer, number: u64) {
         LaneRepr { lane: 0, edge: none, end: none, deficit: 0, limit: SourceId(256), undecoded: &[], regions: &[] };
     let (received, lanes) = (&[number..=number], &[lane]);
     let (ecn, stream_credit) = (None, None);
-    let feedback = FeedbackRepr { received, delay: Duration::ZERO, ecn, stream_credit, lanes, elicits: false };
+    let feedback =
+        FeedbackRepr { received, delay: Duration::ZERO, arrival: None, ecn, stream_credit, lanes, elicits: false };
     host.hear(peer, |w| feedback.emit(w).expect("room"));
 }
 

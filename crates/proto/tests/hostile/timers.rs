@@ -47,6 +47,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], random: &mut Random
     let said = FeedbackRepr {
         received: &received,
         delay: Duration::from_micros(any(random) & 0xffff_ffff),
+        arrival: (random.below(2) == 0).then_some(any(random) as u32),
         ecn: (random.below(4) == 0).then_some(ecn),
         stream_credit: (random.below(4) == 0).then_some(StreamCreditRepr { streams: any(random), limits: &limits }),
         lanes: if random.below(2) == 0 { &[lane] } else { &[] },

@@ -54,6 +54,7 @@ impl Peer {
         let feedback = FeedbackRepr {
             received: &[number..=number],
             delay: Duration::ZERO,
+            arrival: None,
             ecn: None,
             stream_credit: None,
             lanes: &[lane],

@@ -94,7 +94,7 @@ fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end:
     let (edge, limit) = (SourceId(end), SourceId(end + (1 << 20)));
     let lane = LaneRepr { lane: 0, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] };
     let (delay, lanes) = (Duration::ZERO, &[lane]);
-    let frame = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+    let frame = FeedbackRepr { received, delay, arrival: None, ecn: None, stream_credit: None, lanes, elicits: false };
     frame.emit(w).expect("room");
 }
 

@@ -225,7 +225,8 @@ fn a_lane_without_room_says_when_there_is_some() {
     let (edge, limit) = (SourceId(0), SourceId(9_999));
     let lanes = &[LaneRepr { lane: lane.0, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] }];
     let (delay, received) = (Duration::ZERO, &[][..]);
-    let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+    let feedback =
+        FeedbackRepr { received, delay, arrival: None, ecn: None, stream_credit: None, lanes, elicits: false };
     peer.write(&mut us, |w| feedback.emit(w).expect("room"));
     us.handle_timeout(peer.now);
     assert!(writable(&mut us));

@@ -97,7 +97,8 @@ impl Peer {
     /// Acknowledges these packets and reports nothing else.
     fn acknowledge(&mut self, us: &mut Connection, received: &[RangeInclusive<u64>]) {
         let delay = Duration::ZERO;
-        let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes: &[], elicits: false };
+        let feedback =
+            FeedbackRepr { received, delay, arrival: None, ecn: None, stream_credit: None, lanes: &[], elicits: false };
         self.write(us, |w| feedback.emit(w).expect("room"));
     }
 
@@ -318,7 +319,8 @@ fn feedback_of_the_largest_numbers_fits_a_packet() {
     let lane = LaneRepr { lane: 15, edge, end, deficit: 1 << 30, limit: end, undecoded: &[edge..end], regions: &[] };
     let ecn = Some(EcnCounts { ect0: 1 << 61, ect1: 1 << 61, ce: 1 << 61 });
     let (received, delay) = (&[1..=1 << 61][..], Duration::from_secs(1 << 40));
-    let said = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes: &[lane; 16], elicits: true };
+    let said =
+        FeedbackRepr { received, delay, arrival: Some(9), ecn, stream_credit: None, lanes: &[lane; 16], elicits: true };
     let least = said.least_len();
     let (mut buffer, echo_and_challenge, ids, rekey) = ([0; 1_200], 2 * 9, 8 * (1 + 8 + 8 + 1 + 8), 1 + 8 + 2 + 96);
     let room = 1_200 - 13 - TAG_LEN - echo_and_challenge - ids - rekey;

@@ -232,6 +232,8 @@ mod tests {
                 left: *now - (RTT + FULL),
                 next: 0,
                 rtt: Some(RTT + FULL),
+                one_way: None,
+                newest_bytes: 0,
                 smoothed: RTT + FULL,
                 min_rtt: RTT,
                 rate: None,
