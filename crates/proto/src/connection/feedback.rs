@@ -72,6 +72,7 @@ impl Connection {
             rtt: None,
             one_way: None,
             newest_bytes: 0,
+            totals: Default::default(),
             smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             rate: None,
@@ -101,6 +102,7 @@ impl Connection {
             (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
             sample.newest = self.path.losses.detector.newest().unwrap_or(0);
             sample.left = self.path.losses.detector.newest_left().unwrap_or(now);
+            sample.totals = self.path.delivery.totals();
             self.path.rate.on_ack(&sample);
             self.tracer.record(now, || self.rate_state());
         }

@@ -66,6 +66,8 @@ pub struct AckSample {
     pub one_way: Option<Duration>,
     /// Size of that packet with IP and UDP headers; 0 if there is no round trip.
     pub newest_bytes: u32,
+    /// Sums over the life of the path.
+    pub totals: Totals,
     /// Smoothed round trip.
     pub smoothed: Duration,
     /// Minimum RTT of the last ten seconds.
@@ -74,6 +76,24 @@ pub struct AckSample {
     pub rate: Option<RateSample>,
     /// Delivery rate from the dispersion of the latest packets, if it could be measured.
     pub dispersion: Option<Dispersion>,
+}
+
+/// Bytes of a path so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Sent.
+    pub sent: u64,
+    /// Sent up to the newest packet that was acknowledged, that packet included.
+    pub passed: u64,
+    /// Acknowledged, late acknowledgements included.
+    pub acked: u64,
+}
+
+impl AckSample {
+    /// Whether the application had too little to send when the newest packet left.
+    pub fn app_limited(&self) -> bool {
+        self.rate.is_none_or(|rate| rate.app_limited)
+    }
 }
 
 /// Packets that were declared lost at one moment.

@@ -16,6 +16,7 @@
 use core::time::Duration;
 
 use super::one_way::OneWay;
+use super::control::Totals;
 use super::trains::Departed;
 use crate::Time;
 
@@ -104,6 +105,11 @@ impl DeliveryRate {
         }
         self.now.sent += u64::from(bytes);
         self.now
+    }
+
+    /// The sums so far.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { sent: self.now.sent, passed: self.now.passed, acked: self.now.acked }
     }
 
     /// Counts acknowledged bytes.

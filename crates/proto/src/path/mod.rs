@@ -26,7 +26,7 @@ mod trains;
 mod usage;
 mod validation;
 
-pub use control::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
+pub use control::{AckSample, Budget, LossSample, RateController, Totals, TrainPace, TrainSample};
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;

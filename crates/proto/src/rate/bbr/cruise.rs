@@ -1,0 +1,163 @@
+//! The law of the steady state: how the pace follows the queue, and how flows share it.
+//!
+//! Each epoch the pace becomes what the path passed, corrected by the queue:
+//!
+//! ```text
+//! r' = s * (1 - p) / (1 - m) / (1 + dq/dt) * (1 + v (T(r) - q) / tau - k e)
+//! ```
+//!
+//! s is the pace at which the packets of the epoch left, p their loss, m the loss of the medium, q their
+//! queueing delay. The first three factors are the rate at which the bottleneck served this flow. The last
+//! one moves the queue to its target T within `tau`. T falls with the pace, so of two flows that see one
+//! queue the faster one yields to the slower one, until both have the same pace, whatever their round trips.
+//! At equal paces C/N the queue is T(C/N), which grows with the square root of N.
+
+use core::time::Duration;
+
+use super::AckSample;
+use super::epoch::Epoch;
+use super::tuning::{
+    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, SPIKE,
+    TARGET_SCALE,
+};
+
+/// State of the law, described in the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Cruise {
+    /// The rate of this flow in bytes per second.
+    pub rate: f64,
+    /// Factor of the pace, which moves the queue to its target.
+    gain: f64,
+    /// Noise of the delay in the last epoch, in seconds.
+    noise: f64,
+    /// Queueing delay at the end of the last epoch, in seconds.
+    queue: Option<f64>,
+    /// Rate at which the path served this flow in the last epoch, and the gain of the pace over it since
+    /// then, if that gain is a probe for free capacity.
+    served: f64,
+    pub probe: f64,
+    /// The rate beyond which the bottleneck dropped without a queue, for how many epochs it counts, and for
+    /// how many the next one will.
+    cap: f64,
+    cap_rests: u32,
+    cap_lasts: u32,
+    /// A long queue is drained until it is short.
+    drains: bool,
+    /// Epochs in a row whose queue was shorter than half of the target.
+    empty: u32,
+    /// Epochs in a row whose queue was twice the target or longer.
+    pub crowded: u32,
+}
+
+/// What the medium loses, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Upper bound of the loss of the medium.
+    pub loss: f64,
+    /// Loss beyond that of the medium, where it is significant.
+    pub excess: f64,
+}
+
+impl Cruise {
+    /// Begins with this pace. The epoch before it says nothing about the queue.
+    pub fn begin(&mut self, pace: f64) {
+        *self = Self { rate: pace.max(LEAST_PACE), gain: 1.0, ..Self::default() };
+    }
+
+    /// Goes on after a phase with another pace.
+    pub fn resume(&mut self) {
+        (self.queue, self.empty, self.probe, self.gain) = (None, 0, 0.0, 1.0);
+    }
+
+    /// Queue at which a flow of this pace neither grows nor yields, in seconds.
+    pub fn target(&self) -> f64 {
+        (TARGET_SCALE / self.rate.max(LEAST_PACE)).sqrt().max(LEAST_TARGET)
+    }
+
+    /// Pace in bytes per second.
+    pub fn pace(&self) -> f64 {
+        self.rate * self.gain
+    }
+
+    /// The losses were the medium's: the rate before them is valid again.
+    pub fn restore(&mut self, rate: f64) {
+        self.rate = self.rate.max(rate);
+        (self.cap_rests, self.cap_lasts) = (0, 0);
+    }
+
+    /// The bottleneck drops what exceeds this rate.
+    pub fn limit(&mut self, rate: f64) {
+        self.cap_lasts = (2 * self.cap_lasts).clamp(CAP_LEAST, CAP_MOST);
+        (self.cap, self.cap_rests) = (rate, self.cap_lasts);
+    }
+
+    /// Takes an acknowledgement: the queue that the latest packets show, and what is in the pipe.
+    pub fn on_ack(&mut self, ack: &AckSample, standing: Duration) {
+        if self.probe > 0.0 {
+            self.gain = 1.0;
+            return;
+        }
+        let queue = (standing.as_secs_f64() - self.noise).max(0.0);
+        let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
+        // What is in the pipe beyond the service makes the queue longer that later packets find.
+        let ahead = (pipe / self.rate - ack.now.since(ack.left).as_secs_f64()).clamp(-0.5, 0.5);
+        let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
+        let target = self.target();
+        let found = queue + ahead;
+        self.drains = if self.drains { found > target * DRAINED } else { queue > target * SPIKE };
+        let target = if self.drains { 0.0 } else { target };
+        self.gain = 1.0 + ((target - found) / tau).clamp(-MOST_BRAKE, MOST_FILL);
+    }
+
+    /// Ends an epoch, at whose end the queue was `standing`.
+    pub fn on_epoch(&mut self, epoch: &Epoch, standing: Duration, known: Known) {
+        // Delays that vary within an epoch are the path's: the queue of paced flows varies little.
+        let noise = (epoch.mean - epoch.least).mul_f64(NOISE_PART);
+        self.noise = noise.as_secs_f64();
+        let least = epoch.least.saturating_sub(noise).as_secs_f64();
+        let queue = standing.saturating_sub(noise).as_secs_f64();
+        let target = self.target();
+        let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
+        let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
+        self.queue = Some(queue);
+        self.crowded = if least > 2.0 * target { self.crowded + 1 } else { 0 };
+        let excess = known.excess.min(epoch.loss - known.loss).max(0.0);
+        let is_dropped = excess > 0.0;
+        let passed = ((1.0 - epoch.loss) / (1.0 - known.loss)).min(1.0);
+        let tau = lasted * CORRECTION_EPOCHS;
+        if epoch.app_limited && !is_dropped {
+            // The pace was not tested. A queue that stands asks for less all the same.
+            if least > target {
+                let error = (target - least) / tau;
+                self.rate = (self.rate * (1.0 + error.max(-MOST_FALL))).max(epoch.arrived()).max(LEAST_PACE);
+            }
+            self.resume();
+            return;
+        }
+        let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
+        let before = core::mem::replace(&mut self.served, served);
+        let is_empty = queue < target / 2.0 && !is_dropped;
+        self.empty = if is_empty { self.empty + 1 } else { 0 };
+        // Of a probe, half has to come out as service.
+        let pays = served > before * (1.0 + self.probe / 2.0);
+        self.probe = match self.empty {
+            0 => 0.0,
+            _ if self.probe > 0.0 && pays => (2.0 * self.probe).min(MOST_GROWTH),
+            3.. if self.probe == 0.0 => FIRST_GROWTH,
+            _ if self.empty % 2 == 0 => 0.0,
+            _ => self.probe,
+        };
+        // An empty queue says nothing about the rate of service, which may be higher.
+        let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
+        let anchor = self.rate + weight * (served - self.rate);
+        let error = (target - queue) / tau;
+        let step = if self.probe > 0.0 { self.probe } else { error.min(MOST_GROWTH) };
+        self.cap_rests = self.cap_rests.saturating_sub(1);
+        let step = if self.cap_rests > 0 && anchor * (1.0 + step) > self.cap { 0.0_f64.min(step) } else { step };
+        let step = if is_dropped { step.min(0.0) - DROP_MARGIN } else { step };
+        self.rate = (anchor * (1.0 + step.max(-MOST_FALL))).max(LEAST_PACE);
+        if std::env::var("TW_DEBUG").is_ok() {
+            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6);
+        }
+    }
+}

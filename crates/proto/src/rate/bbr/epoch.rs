@@ -1,0 +1,100 @@
+//! What the packets of one epoch showed: the pace at which they left, how many arrived, and their queue.
+//!
+//! [`super::Bbr`] decides once per epoch. An epoch is a round trip, and longer where the path serves packets
+//! in turns or delays them at random: a rate that is measured over less than that is the rate of a burst.
+
+use core::time::Duration;
+
+use super::AckSample;
+use super::tuning::{EPOCH_LEAST, EPOCH_MOST, EPOCH_SAMPLES, EPOCH_SPREADS};
+use crate::Time;
+
+/// The result of one epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch {
+    /// Time over which its packets left.
+    pub lasted: Duration,
+    /// Bytes per second that left.
+    pub sent: f64,
+    /// Part of them that did not arrive.
+    pub loss: f64,
+    /// Least and mean queueing delay.
+    pub least: Duration,
+    pub mean: Duration,
+    /// The application had too little to send for a part of it.
+    pub app_limited: bool,
+}
+
+impl Epoch {
+    /// Bytes per second that arrived.
+    pub fn arrived(&self) -> f64 {
+        self.sent * (1.0 - self.loss)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Begin {
+    left: Time,
+    sent: u64,
+    acked: u64,
+}
+
+/// The epoch in progress.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    begin: Option<Begin>,
+    /// Packet whose acknowledgement ends it at the earliest.
+    ends: u64,
+    samples: u32,
+    limited: u32,
+    least: Duration,
+    sum: Duration,
+    /// Mean delay above the least of the last epoch.
+    spread: Duration,
+}
+
+impl Epochs {
+    /// Discards the epoch in progress. The next one begins with packet `from`.
+    pub fn restart(&mut self, from: u64) {
+        (self.begin, self.ends) = (None, from);
+    }
+
+    /// Takes an acknowledgement that showed this queueing delay. Returns the epoch that it ends.
+    pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<Epoch> {
+        let mark = Begin { left: ack.left, sent: ack.totals.passed, acked: ack.totals.acked };
+        let Some(begin) = self.begin else {
+            if ack.newest >= self.ends {
+                self.start(mark, ack.next);
+            }
+            return None;
+        };
+        self.samples += 1;
+        self.limited += u32::from(ack.app_limited());
+        self.least = self.least.min(queue);
+        self.sum += queue;
+        let lasted = ack.left.since(begin.left);
+        let least_length = (self.spread * EPOCH_SPREADS).clamp(EPOCH_LEAST, EPOCH_MOST);
+        if ack.newest < self.ends || lasted < least_length || self.samples < EPOCH_SAMPLES {
+            return None;
+        }
+        let sent = ack.totals.passed.saturating_sub(begin.sent).max(1) as f64;
+        let arrived = ack.totals.acked.saturating_sub(begin.acked) as f64;
+        let mean = self.sum / self.samples;
+        let epoch = Epoch {
+            lasted,
+            sent: sent / lasted.as_secs_f64(),
+            loss: (1.0 - arrived / sent).clamp(0.0, 1.0),
+            least: self.least,
+            mean,
+            app_limited: self.limited * 4 > self.samples,
+        };
+        self.spread = mean - self.least;
+        self.start(mark, ack.next);
+        Some(epoch)
+    }
+
+    fn start(&mut self, mark: Begin, next: u64) {
+        self.begin = Some(mark);
+        (self.ends, self.samples, self.limited, self.least, self.sum) = (next, 0, 0, Duration::MAX, Duration::ZERO);
+    }
+}
