@@ -100,7 +100,7 @@ impl Cruise {
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         // What is in the pipe beyond the service makes the queue longer that later packets find.
-        let ahead = (pipe / self.rate - ack.now.since(ack.left).as_secs_f64()).clamp(-0.5, 0.5);
+        let ahead = (pipe / self.rate - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
         let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
         let target = self.target();
         let found = queue + ahead;

@@ -114,8 +114,8 @@ impl Medium {
         if beyond > MEDIUM_TOLERANCE + MEDIUM_SIGMAS * spread.min(0.1) + few { beyond } else { 0.0 }
     }
 
-    /// Ends an epoch in which the sender sent at `rate`.
-    pub fn end_epoch(&mut self, rate: f64) -> Option<Verdict> {
+    /// Ends an epoch in which the sender sent at `rate`. Losses beside a long queue are drops.
+    pub fn end_epoch(&mut self, rate: f64, is_long: bool) -> Option<Verdict> {
         let (excess, recent) = (self.excess(), self.recent());
         let latest = self.window[MEDIUM_WINDOW - 1];
         self.window.rotate_left(1);
@@ -130,7 +130,7 @@ impl Medium {
         };
         suspicion.epochs += 1;
         suspicion.quiet = if excess > 0.0 { 0 } else { suspicion.quiet + 1 };
-        if rate <= MEDIUM_YIELDED * suspicion.rate {
+        if rate <= MEDIUM_YIELDED * suspicion.rate && !is_long {
             suspicion.tested = suspicion.tested.plus(latest);
         }
         let Suspicion { loss, rate, epochs, tested, quiet } = *suspicion;

@@ -116,6 +116,9 @@ impl RateController for Bbr {
             contest.on_ack(ack, self.delays.queue);
         }
         self.leave_early(ack);
+        if std::env::var("TW_ACK").is_ok() {
+            eprintln!("ACK {:p} {:.3} {:?} pace {:.2} win {} infl {} queue {:.2} rtt {:.1} best {:.2}", self, ack.now.0 as f64/1e9, self.phase, self.budget().pacing as f64*8e-6, self.budget().window/1500, ack.in_flight/1500, self.delays.recent_queue().as_secs_f64()*1e3, ack.rtt.unwrap_or_default().as_secs_f64()*1e3, self.rates.best() as f64*8e-6);
+        }
         if self.phase == Phase::Cruise {
             self.cruise.on_ack(ack, self.delays.recent_queue());
         }
@@ -208,8 +211,6 @@ impl Bbr {
         self.phase_rounds = 0;
         self.phase_round_ends = ack.next;
         self.delays.restart();
-        // The law looks at packets that left at its own pace.
-        self.epochs.restart(ack.next);
     }
 
     /// Sends more slowly, so that our queue drains.
@@ -228,7 +229,7 @@ impl Bbr {
             return;
         }
         let before = self.cruise.rate;
-        let verdict = self.medium.end_epoch(before);
+        let verdict = self.medium.end_epoch(before, epoch.least.as_secs_f64() > 2.0 * self.cruise.target());
         let known = Known { loss: self.medium.loss(), excess: self.medium.excess() };
         self.cruise.on_epoch(epoch, self.delays.recent_queue(), known);
         match verdict {
@@ -258,7 +259,7 @@ impl Bbr {
             Phase::Startup if self.delays.standing() > self.queue_limit() / STARTUP_QUEUE || surplus > OVERRUN => {
                 self.end_startup(ack);
             }
-            Phase::Drain if self.phase_rounds > 0 => {
+            Phase::Drain if self.phase_rounds > 0 && self.delays.standing().as_secs_f64() < 2.0 * self.cruise.target() => {
                 self.enter(Phase::Cruise, ack);
             }
             _ => {}
