@@ -193,7 +193,9 @@ struct Reference {
 
 impl Reference {
     fn new(config: &LinkConfig, limit: u64) -> Self {
-        let slots = config.mac.slots.map_or([1, 1], |slots| [slots.period(), slots.open()].map(|time| time.as_nanos()));
+        // Without slots, one that stays open for a quarter of an hour follows the other.
+        let always = [1_000_000_000_000; 2];
+        let slots = config.mac.slots.map_or(always, |slots| [slots.period(), slots.open()].map(|time| time.as_nanos()));
         let rate = match &config.capacity {
             Capacity::Fixed(rate) => Some((u128::from(rate.bits_per_second()), slots)),
             _ => None,
