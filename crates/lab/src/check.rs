@@ -3,39 +3,42 @@
 //!
 //! The verb `lab check` calls it. There are three crossings from the near host to the far one: more than the
 //! rate, without impairments, to measure the rate; half the rate in short packets, for losses and their
-//! bursts; half the rate in full packets, for the delay. A second [`Link`](tidewire_sim::link::Link) with the
-//! same seed gets each packet at the time it was sent, and says what should become of it and when it should
-//! arrive. A difference is an error of the lab. Invariant: whether a finding holds depends only on its
+//! bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that policer
+//! alone. A second [`Link`](tidewire_sim::link::Link) with the same seed gets each packet at the time it came to
+//! the link, and says what should become of it; another gets it at the time it was sent, and says when it
+//! should arrive. A difference is an error of the lab. Invariant: whether a finding holds depends only on its
 //! numbers.
 
 use std::time::Duration;
 
 use tidewire_proto::Time;
 use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
-use tidewire_sim::link::{Capacity, Fate, LinkConfig, Loss};
+use tidewire_sim::link::{Fate, LinkConfig, Loss, Queue};
 use tidewire_units::Probability;
 
 use crate::crossing::{Crossing, Packets, cross};
 use crate::hosts::Hosts;
 use crate::late::Late;
 use crate::processor::{Look, Shares};
+use crate::shaping::{last_bucket, mean_rate, police_found, policed, slots_found};
 
 /// Names of the crossings, by what they measure.
 pub(crate) const RATE: &str = "rate";
 pub(crate) const LOSSES: &str = "losses";
 pub(crate) const DELAY: &str = "delay";
+pub(crate) const POLICER: &str = "policer";
 /// Duration of the crossings for the rate and for the delay.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
 /// Allowed relative error of the rate. This bound and those of bursts and delay are chosen: comparisons of
 /// transports need them.
-const RATE_OFF: f64 = 0.005;
+pub(crate) const RATE_OFF: f64 = 0.005;
 /// Allowed number of standard deviations from the mean.
 pub(crate) const DEVIATIONS: f64 = 4.0;
 /// Allowed relative error of the mean burst, beyond chance.
 const BURST_OFF: f64 = 0.02;
 /// Fraction of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
 /// Chosen.
-const EDGES: f64 = 1e-4;
+pub(crate) const EDGES: f64 = 1e-4;
 /// Delay that the lab may add, in milliseconds, at the 95th percentile.
 pub(crate) const ADDED_MS: f64 = 0.3;
 /// Offered load relative to the rate, to measure the rate.
@@ -43,7 +46,7 @@ pub(crate) const OVERLOAD: f64 = 1.1;
 /// Offered load relative to the rate in the other crossings.
 pub(crate) const LOAD: f64 = 0.5;
 /// Least interval between packets. With more packets the machine would be measured.
-const LEAST_DISTANCE: Duration = Duration::from_micros(100);
+pub(crate) const LEAST_DISTANCE: Duration = Duration::from_micros(100);
 /// IP bytes of full, usual and short packets.
 pub(crate) const FULL: usize = 1_500;
 pub(crate) const USUAL: usize = 1_250;
@@ -112,18 +115,27 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
         shares.extend(passed.map(|passed| (name, passed)));
         anyhow::Ok(crossing)
     };
-    if let Capacity::Fixed(rate) = &link.forward.capacity {
-        let mut plain = link.clone();
-        plain.forward = unimpaired(&link.forward);
-        let crossing = cross(RATE, &plain, packets(&plain.forward, FULL, OVERLOAD, SHORT))?;
-        findings.extend(rate_found(&crossing, rate.bits_per_second() as f64));
+    let mut alone = link.clone();
+    if let Some(rate) = mean_rate(&link.forward) {
+        alone.forward = unimpaired(&link.forward);
+        let crossing = cross(RATE, &alone, packets(&alone.forward, FULL, OVERLOAD, SHORT))?;
+        match &link.forward.mac.slots {
+            Some(slots) => findings.extend(slots_found(&crossing, rate, slots, link.forward.delay)),
+            None => findings.extend(rate_found(&crossing, rate)),
+        }
+    }
+    if let Some(bucket) = last_bucket(&link.forward.police)
+        && let Some((only, packets)) = policed(&link.forward, bucket)
+    {
+        alone.forward = only;
+        findings.extend(police_found(&cross(POLICER, &alone, packets)?, &bucket));
     }
     let crossing = cross(LOSSES, &link, packets(&link.forward, SHORT_PACKET, LOAD, time))?;
-    let fates = fates(&link, &crossing);
+    let fates = fates(&link, &crossing, crossing.entered());
     findings.extend(losses_found(&link.forward.loss, &pattern(&crossing, &fates)));
     findings.push(fates_found(&crossing, &fates));
     let crossing = cross(DELAY, &link, packets(&link.forward, USUAL, LOAD, SHORT))?;
-    let added = added(&crossing, &self::fates(&link, &crossing));
+    let added = added(&crossing, &self::fates(&link, &crossing, &crossing.sent));
     if let Some(measured) = added.distribution().quantile(0.95) {
         let (name, unit) = ("added delay p95", "ms");
         findings.push(Finding { name, crossing: DELAY, unit, wanted: 0.0, allowed: ADDED_MS, measured });
@@ -131,35 +143,37 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
     Ok(Report { findings, added, shares })
 }
 
-/// The same rate, queue and delay, without impairments.
+/// The same rate, slots, queue and delay, without impairments. With slots the queue holds what comes while the
+/// link is closed.
 pub(crate) fn unimpaired(link: &LinkConfig) -> LinkConfig {
     let mut plain = LinkConfig::default();
     (plain.capacity, plain.queue, plain.delay) = (link.capacity.clone(), link.queue, link.delay);
     (plain.headers, plain.mtu, plain.seed) = (link.headers, link.mtu, link.seed);
+    plain.mac.slots = link.mac.slots;
+    if let Some(slots) = plain.mac.slots {
+        plain.queue = Some(Queue::Time(2 * slots.period()));
+    }
     plain
 }
 
 /// Packets that fill the fraction `load` of the link's rate for `time`, or as many as can be sent on time.
 pub(crate) fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Packets {
     let ip_bytes = link.mtu.map_or(ip_bytes, |mtu| ip_bytes.min(mtu));
-    let distance = match &link.capacity {
-        Capacity::Fixed(rate) => 8.0 * ip_bytes as f64 / (load * rate.bits_per_second() as f64),
-        Capacity::Unlimited | Capacity::Trace(_) => 0.0,
-    };
+    let distance = mean_rate(link).map_or(0.0, |rate| 8.0 * ip_bytes as f64 / (load * rate));
     let every = Duration::from_secs_f64(distance).max(LEAST_DISTANCE);
     let count = time.as_nanos().div_ceil(every.as_nanos());
     Packets { ip_bytes, every, count: usize::try_from(count).unwrap_or(usize::MAX) }
 }
 
-/// What the link model says about each packet sent.
-fn fates(config: &DuplexConfig, crossing: &Crossing) -> Vec<Fate> {
+/// What the link model says about each packet, if they come to the link at these times.
+fn fates(config: &DuplexConfig, crossing: &Crossing, times: &[Time]) -> Vec<Fate> {
     let mut link = DuplexLink::new(config).forward;
     let payload = crossing.ip_bytes.saturating_sub(config.forward.headers);
     let fate = |&at| {
         while link.poll_delivery(at).is_some() {}
         link.send(at, payload, ())
     };
-    crossing.sent.iter().map(fate).collect()
+    times.iter().map(fate).collect()
 }
 
 /// For each packet that reached the loss model, whether it was lost.
@@ -240,12 +254,12 @@ mod tests {
     /// A crossing in virtual time: the lab without the machine.
     fn simulated(link: &DuplexConfig, packets: &Packets, late: Duration) -> Crossing {
         let sent: Vec<_> = (0..packets.count).map(|n| Time::ZERO + packets.every * n as u32).collect();
-        let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, arrived: Vec::new() };
+        let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, entered: Vec::new(), arrived: Vec::new() };
         let arrives = |fate: &Fate| match fate {
             Fate::Carried { arrives } => Some(*arrives + late),
             _ => None,
         };
-        crossing.arrived = fates(link, &crossing).iter().map(arrives).collect();
+        crossing.arrived = fates(link, &crossing, &crossing.sent).iter().map(arrives).collect();
         crossing
     }
 
@@ -260,7 +274,7 @@ mod tests {
             let link = link(loss);
             let load = packets(&link.forward, SHORT_PACKET, LOAD, Duration::from_secs(60));
             let crossing = simulated(&link, &load, Duration::ZERO);
-            let fates = fates(&link, &crossing);
+            let fates = fates(&link, &crossing, &crossing.sent);
             let found = losses_found(&link.forward.loss, &pattern(&crossing, &fates));
             assert_eq!(found.len(), 1 + usize::from(loss != "none"));
             assert!(found.iter().all(Finding::holds), "{found:?}");
@@ -297,7 +311,7 @@ mod tests {
         let late = Duration::from_micros(400);
         for (truly, name) in [("gilbert:11%,4", "loss"), ("gilbert:10%,4.3", "mean burst"), ("10%", "other fates")] {
             let crossing = simulated(&link(truly), &load, late);
-            let fates = fates(&claimed, &crossing);
+            let fates = fates(&claimed, &crossing, &crossing.sent);
             let mut found = losses_found(&claimed.forward.loss, &pattern(&crossing, &fates));
             found.push(fates_found(&crossing, &fates));
             assert!(found.iter().any(|finding| finding.name == name && !finding.holds()), "{found:?}");

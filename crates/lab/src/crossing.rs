@@ -46,8 +46,17 @@ pub(crate) struct Crossing {
     pub(crate) ip_bytes: usize,
     /// When each packet was sent, in the link's time.
     pub(crate) sent: Vec<Time>,
+    /// When the emulator took each packet; of a way over several links, none.
+    pub(crate) entered: Vec<Time>,
     /// When each packet first arrived, if it did.
     pub(crate) arrived: Vec<Option<Time>>,
+}
+
+impl Crossing {
+    /// When each packet came to the link; when it was sent, if that was not noted.
+    pub(crate) fn entered(&self) -> &[Time] {
+        if self.entered.len() == self.sent.len() { &self.entered } else { &self.sent }
+    }
 }
 
 /// Sends the packets across a new link of this configuration.
@@ -56,7 +65,7 @@ pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> 
     let receiver = hosts.inside(End::Far, || UdpSocket::bind(to))??;
     let from = (hosts.address(End::Near), 0);
     let sender = hosts.inside(End::Near, || UdpSocket::bind(from))??;
-    let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, config)?;
+    let emulator = Emulator::start_noting(hosts.device(End::Near)?, hosts.device(End::Far)?, config, packets.count)?;
     between([sender, receiver], emulator, packets)
 }
 
@@ -91,8 +100,8 @@ fn between([sender, receiver]: [UdpSocket; 2], emulator: Emulator, packets: &Pac
         let ended = sent.and_then(|sent| Ok((sent, receiving.join()?)));
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    emulator.stop()?;
-    Ok(Crossing { ip_bytes: packets.ip_bytes, sent: sent.context("cannot send")?, arrived })
+    let entered = emulator.stop()?.entered;
+    Ok(Crossing { ip_bytes: packets.ip_bytes, sent: sent.context("cannot send")?, entered, arrived })
 }
 
 /// Packets on all links.

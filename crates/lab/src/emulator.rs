@@ -38,6 +38,8 @@ pub struct Counts {
     pub links: Vec<[LinkStats; 2]>,
     /// The queues of the links over time, if that was asked for.
     pub samples: Vec<[Vec<LinkSample>; 2]>,
+    /// When the first link took each packet from the near host, as far as that was asked for.
+    pub entered: Vec<Time>,
     /// Packets that the kernel refused.
     pub refused: u64,
     /// Lateness of handed-on packets.
@@ -72,6 +74,14 @@ impl Emulator {
         Self::start_all([([near, far], config)], None)
     }
 
+    /// The same; notes when the first `entries` packets from the near host came to the link.
+    ///
+    /// # Errors
+    /// Fails if no thread can be started.
+    pub fn start_noting(near: OwnedFd, far: OwnedFd, config: &DuplexConfig, entries: usize) -> io::Result<Self> {
+        Self::start_with([([near, far], config)], None, entries)
+    }
+
     /// Starts to carry packets over several links, each with its two devices. Links of one medium take turns.
     /// The queues are sampled after each `sample`, if that is set.
     ///
@@ -80,6 +90,14 @@ impl Emulator {
     pub fn start_all<'a>(
         links: impl IntoIterator<Item = ([OwnedFd; 2], &'a DuplexConfig)>,
         sample: Option<Duration>,
+    ) -> io::Result<Self> {
+        Self::start_with(links, sample, 0)
+    }
+
+    fn start_with<'a>(
+        links: impl IntoIterator<Item = ([OwnedFd; 2], &'a DuplexConfig)>,
+        sample: Option<Duration>,
+        entries: usize,
     ) -> io::Result<Self> {
         let start = Instant::now();
         let wire = |([near, far], config): ([OwnedFd; 2], &DuplexConfig)| Wire {
@@ -92,7 +110,9 @@ impl Emulator {
         share_media(wires.iter_mut().flat_map(|wire| [&mut wire.link.forward, &mut wire.link.back]));
         let series = || Series::new(sample.unwrap_or_default());
         let series = sample.map(|_| wires.iter().map(|_| [series(), series()]).collect()).unwrap_or_default();
-        let engine = Engine { wires, series, start, spare: Spare::default(), scratch: vec![0; MAX_PACKET] };
+        let (spare, scratch, entered) =
+            (Spare::default(), vec![0; MAX_PACKET], Entered { most: entries, times: Vec::new() });
+        let engine = Engine { wires, series, entered, start, spare, scratch };
         let carrier = Carrier::start(move |stop, counts| engine.run(stop, counts))?;
         Ok(Self { start, carrier })
     }
@@ -134,19 +154,28 @@ struct Engine {
     wires: Vec<Wire>,
     /// Samples of each link's queues; empty if nobody asked.
     series: Vec<[Series<LinkSample>; 2]>,
+    entered: Entered,
     start: Instant,
     spare: Spare,
     scratch: Vec<u8>,
+}
+
+/// When packets came to the first link from its near host.
+struct Entered {
+    /// How many are noted.
+    most: usize,
+    times: Vec<Time>,
 }
 
 impl Engine {
     fn run(mut self, stop: &AtomicBool, counts: &Mutex<Counts>) -> io::Result<()> {
         be_prompt();
         while !stop.load(Ordering::Relaxed) {
-            let Self { wires, start, spare, scratch, .. } = &mut self;
-            for Wire { near, far, headers: [forward, back], link } in &mut *wires {
-                read(near, &mut link.forward, *forward, *start, spare, scratch)?;
-                read(far, &mut link.back, *back, *start, spare, scratch)?;
+            let Self { wires, entered, start, spare, scratch, .. } = &mut self;
+            for (n, Wire { near, far, headers: [forward, back], link }) in wires.iter_mut().enumerate() {
+                let entered = if n == 0 { Some(&mut *entered) } else { None };
+                read(near, &mut link.forward, *forward, *start, spare, scratch, entered)?;
+                read(far, &mut link.back, *back, *start, spare, scratch, None)?;
             }
             {
                 let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +190,9 @@ impl Engine {
             self.wait()?;
         }
         let samples = self.series.iter().map(|both| both.each_ref().map(|series| series.samples().to_vec()));
-        counts.lock().unwrap_or_else(PoisonError::into_inner).samples = samples.collect();
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.samples = samples.collect();
+        counts.entered = self.entered.times;
         Ok(())
     }
 
@@ -197,6 +228,7 @@ fn read(
     start: Instant,
     spare: &mut Spare,
     scratch: &mut [u8],
+    mut entered: Option<&mut Entered>,
 ) -> io::Result<()> {
     for _ in 0..BATCH {
         let length = match rustix::io::read(device, &mut *scratch) {
@@ -208,7 +240,11 @@ fn read(
         let packet = spare.filled(&scratch[..length]);
         // The link counts IP bytes: it adds its headers to this length.
         let supports_marks = is_capable(&packet);
-        link.send_from(Time::ZERO + start.elapsed(), length.saturating_sub(headers), supports_marks, packet);
+        let now = Time::ZERO + start.elapsed();
+        if let Some(entered) = entered.as_mut().filter(|entered| entered.times.len() < entered.most) {
+            entered.times.push(now);
+        }
+        link.send_from(now, length.saturating_sub(headers), supports_marks, packet);
     }
     Ok(())
 }

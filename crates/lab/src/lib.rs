@@ -77,6 +77,8 @@ pub mod punctual;
 #[cfg(target_os = "linux")]
 mod records;
 #[cfg(target_os = "linux")]
+mod shaping;
+#[cfg(target_os = "linux")]
 mod tcp;
 #[cfg(target_os = "linux")]
 pub mod trial;

@@ -2,15 +2,16 @@
 //! time say what should happen to them.
 //!
 //! `lab check` calls it for a scenario of a network. The way is that of the first flow, or from the first to
-//! the last node. The crossings, figures and bounds are those of [`check`](crate::check), with two
-//! differences: the loss is that of all links together, and each link may add as much delay as one alone.
+//! the last node. The crossings, figures and bounds are those of [`check`](crate::check), with these
+//! differences: the loss is that of all links together, and each link may add as much delay as one alone. Where
+//! a link polices, which packet exceeds a bucket depends on microseconds, so packets are counted.
 //! Routers are kernels that forward. Invariant: whether a finding holds depends only on its numbers.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tidewire_proto::Time;
-use tidewire_sim::link::{Capacity, Fate, LinkConfig};
+use tidewire_sim::link::{Fate, LinkConfig, Police, TokenBucket};
 use tidewire_sim::network::Plan;
 use tidewire_sim::network::fabric::{Fabric, Packet};
 use tidewire_sim::network::topology::Topology;
@@ -18,12 +19,13 @@ use tidewire_sim::pair::End;
 use tidewire_units::Probability;
 
 use crate::check::{
-    ADDED_MS, DELAY, DEVIATIONS, FULL, Finding, LOAD, LOSSES, OVERLOAD, RATE, Report, SHORT, SHORT_PACKET, USUAL,
-    added, fates_found, packets, pattern, rate_found, share_and_burst, unimpaired, variance,
+    ADDED_MS, DELAY, DEVIATIONS, EDGES, FULL, Finding, LOAD, LOSSES, OVERLOAD, RATE, Report, SHORT, SHORT_PACKET,
+    USUAL, added, fates_found, packets, pattern, rate_found, share_and_burst, unimpaired, variance,
 };
 use crate::crossing::{Crossing, Packets, cross_nodes};
 use crate::nodes::Nodes;
 use crate::processor::Look;
+use crate::shaping::mean_rate;
 
 /// Checks the lab with the network of `plan`. The crossing for losses lasts `time`.
 ///
@@ -40,7 +42,7 @@ pub fn run(plan: &Plan, time: Duration) -> anyhow::Result<Report> {
     let way = way(&topology, ends).context("there is no way between the ends")?;
     ensure!(!way.is_empty(), "the ends are one node");
     let nodes = Nodes::start(&topology)?;
-    let narrow = way.iter().min_by_key(|link| rate(link)).context("a way has links")?.clone();
+    let narrow = way.iter().min_by(|one, other| rate(one).total_cmp(&rate(other))).context("a way has links")?.clone();
     let (mut findings, mut shares) = (Vec::new(), Vec::new());
     let mut cross = |name, topology: &Topology, packets: Packets| {
         let before = Look::now();
@@ -49,15 +51,23 @@ pub fn run(plan: &Plan, time: Duration) -> anyhow::Result<Report> {
         shares.extend(passed.map(|passed| (name, passed)));
         anyhow::Ok(crossing)
     };
-    if let Capacity::Fixed(rate) = &narrow.capacity {
+    if let Some(rate) = mean_rate(&narrow) {
         let plain = plain(&topology);
         let crossing = cross(RATE, &plain, packets(&narrow, FULL, OVERLOAD, SHORT))?;
-        findings.extend(rate_found(&crossing, rate.bits_per_second() as f64));
+        let found = rate_found(&crossing, rate);
+        // The first and the last packet can be anywhere in a period.
+        let period = way.iter().filter_map(|link| link.mac.slots).map(|slots| slots.period()).max().unwrap_or_default();
+        let edges = rate * period.as_secs_f64() / SHORT.as_secs_f64();
+        findings.extend(found.map(|found| Finding { allowed: found.allowed + edges, ..found }));
     }
     let crossing = cross(LOSSES, &topology, packets(&narrow, SHORT_PACKET, LOAD, time))?;
     let fates = predict(&topology, ends, &crossing);
     findings.extend(loss_found(&way, &pattern(&crossing, &fates)));
-    findings.push(fates_found(&crossing, &fates));
+    findings.push(if way.iter().all(|link| link.police == Police::default()) {
+        fates_found(&crossing, &fates)
+    } else {
+        passed_found(&crossing, &fates, &way)
+    });
     let crossing = cross(DELAY, &topology, packets(&narrow, USUAL, LOAD, SHORT))?;
     let added = added(&crossing, &predict(&topology, ends, &crossing));
     if let Some(measured) = added.distribution().quantile(0.95) {
@@ -77,12 +87,25 @@ fn way(topology: &Topology, [from, to]: [usize; 2]) -> Option<Vec<LinkConfig>> {
 }
 
 /// The rate of a link, to find the narrowest.
-fn rate(link: &LinkConfig) -> u64 {
-    match &link.capacity {
-        Capacity::Fixed(rate) => rate.bits_per_second(),
-        Capacity::Unlimited | Capacity::Trace(_) => u64::MAX,
-    }
+fn rate(link: &LinkConfig) -> f64 {
+    mean_rate(link).unwrap_or(f64::INFINITY)
 }
+
+/// The number of packets that arrived. At the edges each bucket may differ by what its rate brings in
+/// [`UNPUNCTUAL`], and by a packet.
+fn passed_found(crossing: &Crossing, fates: &[Fate], way: &[LinkConfig]) -> Finding {
+    let wanted = fates.iter().filter(|fate| matches!(fate, Fate::Carried { .. })).count() as f64;
+    let measured = crossing.arrived.iter().flatten().count() as f64;
+    let buckets = way.iter().flat_map(|link| link.police.steps()).filter_map(|step| step.bucket);
+    let packets = |bucket: TokenBucket| {
+        1.0 + bucket.rate.bits_per_second() as f64 * UNPUNCTUAL.as_secs_f64() / (8.0 * crossing.ip_bytes as f64)
+    };
+    let allowed = (EDGES * fates.len() as f64).floor() + buckets.map(packets).sum::<f64>();
+    Finding { name: "arrived", crossing: LOSSES, unit: "", wanted, allowed, measured }
+}
+
+/// How much later than due a packet may come to a policer. Chosen: few packets are as late on a busy machine.
+const UNPUNCTUAL: Duration = Duration::from_millis(10);
 
 /// The same links without impairments.
 fn plain(topology: &Topology) -> Topology {
@@ -138,7 +161,7 @@ mod tests {
     /// The lab without the machine: the packets meet the links of `truly`.
     fn simulated(truly: &Plan, packets: &Packets) -> Crossing {
         let sent: Vec<_> = (0..packets.count).map(|n| Time::ZERO + packets.every * n as u32).collect();
-        let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, arrived: Vec::new() };
+        let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, entered: Vec::new(), arrived: Vec::new() };
         let arrives = |fate: &Fate| match fate {
             Fate::Carried { arrives } => Some(*arrives),
             _ => None,
@@ -152,7 +175,7 @@ mod tests {
         let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
         let links = way(&plan.topology, [0, 3]).unwrap();
         assert_eq!(links.len(), 3);
-        let narrow = links.iter().min_by_key(|link| rate(link)).unwrap();
+        let narrow = links.iter().min_by(|one, other| rate(one).total_cmp(&rate(other))).unwrap();
         let load = packets(narrow, SHORT_PACKET, LOAD, Duration::from_secs(60));
         let check = |truly: &Plan| {
             let crossing = simulated(truly, &load);

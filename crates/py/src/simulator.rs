@@ -104,6 +104,7 @@ fn row<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
         ("link_offered", link.offered),
         ("link_lost", link.lost),
         ("link_queue_dropped", link.queue_dropped),
+        ("link_policed", link.policed()),
         ("link_delivered", link.delivered),
     ];
     counts.into_iter().try_for_each(|(name, count)| row.set_item(name, count))?;

@@ -133,6 +133,7 @@ impl<'a> Reader<'a> {
                 self.section(entry, direction, &mut link)?;
             }
         }
+        self.check(table, &link)?;
         let end = |name| table.get_key_value(name).map_or(Ok(Config::default()), |entry| self.end(entry));
         let flows = table.get_key_value("flow").map_or(Ok(Vec::new()), |entry| self.flows(entry, seed))?;
         Ok(Scenario { seed, link, near: end("near")?, far: end("far")?, flows })
@@ -208,6 +209,18 @@ impl<'a> Reader<'a> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         self.one_delay(name, table)?;
         self.texts(name, table, &[], |key, text| link.set(direction, key, text, folder))
+    }
+
+    /// Refuses slots on a link without a fixed rate.
+    fn check(&self, table: &DeTable<'a>, link: &DuplexConfig) -> Result<(), ScenarioError> {
+        for (name, checked) in [("back", link.back.check()), ("forward", link.forward.check()), ("link", link.check())]
+        {
+            let slot = table.get(name).and_then(|section| section.get_ref().as_table()?.get_key_value("slot"));
+            if let (Some((slot, _)), Err(error)) = (slot, checked) {
+                return Err(self.error(slot.span(), format!("{name}.slot"), ScenarioProblem::Setting(error)));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses `rtt` beside `delay`.
@@ -410,6 +423,9 @@ mod tests {
         front("[link]\ndelay = \"1ms\"\nrtt = \"2ms\"", "lossy.toml:3: link.rtt: rtt and delay both");
         front("[forward]\nrtt = \"2ms\"", "lossy.toml:2: forward.rtt: no such key");
         front("[link]\nloss = \"1%\"\nloss = \"2%\"", "lossy.toml:3: ");
+        front("[link]\nslot = \"9ms:1ms\"\n[back]\nrate = \"1mbit\"", "lossy.toml:2: link.slot: slots need a fixed");
+        front("[link]\nrate = \"1mbit\"\n[back]\nslot = \"9ms:1ms\"\nrate = \"unlimited\"", "lossy.toml:4: back.slot");
+        parse("[link]\nslot = \"9ms:1ms\"\nrate = \"1mbit\"").unwrap();
         front("[link", "lossy.toml:1: ");
         let missing = Scenario::read(Path::new("/nowhere/x.toml")).unwrap_err();
         assert_eq!((missing.line, matches!(missing.problem, ScenarioProblem::Unreadable(_))), (None, true));

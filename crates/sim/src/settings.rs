@@ -4,6 +4,8 @@
 //! [`SETTINGS`] and a text. [`LinkConfig::set`] replaces the old value, or leaves it unchanged if the text is
 //! refused.
 
+mod shaping;
+
 use core::fmt;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,7 @@ pub struct LinkSetting {
 }
 
 /// All settings of a direction of a link.
-pub const SETTINGS: [LinkSetting; 15] = {
+pub const SETTINGS: [LinkSetting; 17] = {
     const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> LinkSetting {
         LinkSetting { key, examples, meaning }
     }
@@ -69,6 +71,12 @@ pub const SETTINGS: [LinkSetting; 15] = {
             &["2s..2.5s", "2s..2.5s every 10s", "1s..2s, 4s..5s", "none"],
             "when nothing passes, since the start",
         ),
+        setting(
+            "police",
+            &["10mbit:50kB", "10mbit:50kB after 5MB", "10mbit:50kB, 2s.. 40mbit:50kB, 5s.. none", "none"],
+            "rate and bucket of a policer, which drops what exceeds them; from a volume or from times on",
+        ),
+        setting("slot", &["10ms:1ms", "none"], "the link transmits only in the first part of each period"),
         setting("mtu", &["1400B", "none"], "longest IP packet that passes"),
         setting("headers", &["28B"], "IP and UDP bytes counted on top of each payload"),
     ]
@@ -117,11 +125,12 @@ impl LinkConfig {
         match key {
             "rate" => self.capacity = parse_capacity(text, folder)?,
             "queue" => self.queue = Some(parse_queue(text)?),
-            "discipline" => self.discipline = parse_discipline(text)?,
+            "discipline" => self.aqm.discipline = parse_discipline(text)?,
             "arq" => self.mac.arq = parse_arq(text)?,
             "medium" => self.mac.medium = if text == "none" { None } else { Some(text.into()) },
-            "mark" if text == "none" => self.mark = None,
-            "mark" => self.mark = Some(parse_duration(text)?),
+            "slot" => self.mac.slots = shaping::parse_slots(text)?,
+            "mark" if text == "none" => self.aqm.mark = None,
+            "mark" => self.aqm.mark = Some(parse_duration(text)?),
             "delay" => self.delay = parse_duration(text)?,
             "jitter" => self.jitter = parse_duration(text)?,
             "reorder" => self.reorder = parse_reorder(text)?,
@@ -129,6 +138,7 @@ impl LinkConfig {
             "corrupt" => self.corrupt = text.parse()?,
             "loss" => self.loss = parse_loss(text, folder)?,
             "blackout" => self.blackouts = parse_blackouts(text)?,
+            "police" => self.police = shaping::parse_police(text)?,
             "mtu" if text == "none" => self.mtu = None,
             "mtu" => self.mtu = Some(parse_length(text)?),
             "headers" => self.headers = parse_length(text)?,
@@ -414,7 +424,7 @@ mod tests {
         assert_eq!((arq.retries, arq.delay.as_millis(), arq.in_order), (7, 2, false));
         assert!(set("arq", "3,1ms").unwrap().mac.arq.unwrap().in_order);
         assert_eq!(set("arq", "none").unwrap().mac, set("medium", "none").unwrap().mac);
-        let Discipline::Codel(codel) = set("discipline", "codel:2ms,50ms").unwrap().discipline else { panic!() };
+        let Discipline::Codel(codel) = set("discipline", "codel:2ms,50ms").unwrap().aqm.discipline else { panic!() };
         assert_eq!((codel.target.as_millis(), codel.interval.as_millis()), (2, 50));
         let reorder = set("reorder", "2%, 3ms").unwrap().reorder;
         assert_eq!((reorder.probability.value(), reorder.by), (0.02, Duration::from_millis(3)));

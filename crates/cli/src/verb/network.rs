@@ -255,20 +255,21 @@ fn table(report: &Report) -> String {
     out += &table_of_tunnels(&report.tunnels);
     let _ = writeln!(
         out,
-        "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9}",
-        "link", "offered", "delivered", "lost", "dropped", "marked", "resent", "queue ms", "longest"
+        "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>7} {:>9} {:>9}",
+        "link", "offered", "delivered", "lost", "dropped", "policed", "marked", "resent", "queue ms", "longest"
     );
     for link in &report.links {
         for (stats, way) in link.stats.iter().zip(["", " back"]) {
             let wait = |time: Duration| 1e3 * time.as_secs_f64();
             let _ = writeln!(
                 out,
-                "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>9.1} {:>9.1}",
+                "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>7} {:>9.1} {:>9.1}",
                 format!("{}{way}", link.name),
                 stats.offered,
                 stats.delivered,
                 stats.lost + stats.blacked_out + stats.too_long,
                 stats.queue_dropped + stats.codel_dropped,
+                stats.policed(),
                 stats.marked,
                 stats.attempts_repeated(),
                 wait(stats.mean_queueing()),

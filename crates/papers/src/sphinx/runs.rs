@@ -61,7 +61,7 @@ pub(super) fn duplex(link: Link) -> DuplexConfig {
         let rate = Rate::from_bits_per_second(link.mbit * 1_000_000);
         side.capacity = rate.map_or(Capacity::Unlimited, Capacity::Fixed);
         side.queue = Some(Queue::Time(LEAST_QUEUE.max(link.rtt * 2)));
-        side.mark = Some(MARK);
+        side.aqm.mark = Some(MARK);
     }
     duplex.forward.loss = Probability::new(link.loss).filter(|_| link.loss > 0.0).map_or(Loss::None, Loss::Iid);
     duplex.set_seed(SEED);

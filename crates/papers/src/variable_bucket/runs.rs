@@ -258,7 +258,8 @@ fn duplex(setting: Setting) -> DuplexConfig {
         let rate = Rate::from_bits_per_second(setting.mbit * 1_000_000);
         side.capacity = rate.map_or(Capacity::Unlimited, Capacity::Fixed);
         side.queue = Some(Queue::Bytes(QUEUE * 1_500));
-        side.discipline = if setting.codel { Discipline::Codel(CodelConfig::default()) } else { Discipline::DropTail };
+        side.aqm.discipline =
+            if setting.codel { Discipline::Codel(CodelConfig::default()) } else { Discipline::DropTail };
         side.loss = Probability::new(setting.loss).filter(|_| setting.loss > 0.0).map_or(Loss::None, Loss::Iid);
         side.mac.medium = Some("channel".into());
         side.mac.arq = setting.arq.then_some(ARQ);

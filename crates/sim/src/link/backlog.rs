@@ -50,7 +50,7 @@ pub(super) struct Backlog<T> {
 impl<T> Backlog<T> {
     /// `None` if a drop-tail queue of one link is enough, or the capacity is unlimited.
     pub(super) fn new(config: &LinkConfig, round_trip: Duration) -> Option<Self> {
-        let codel = match config.discipline {
+        let codel = match config.aqm.discipline {
             Discipline::DropTail => None,
             Discipline::Codel(codel) => Some(Codel::new(codel)),
         };
@@ -58,7 +58,7 @@ impl<T> Backlog<T> {
         if codel.is_none() && station.is_none() {
             return None;
         }
-        let (server, limit) = Server::new(&config.capacity, config.queue, round_trip)?;
+        let (server, limit) = Server::new(config, round_trip)?;
         Some(Self { waiting: VecDeque::new(), bytes: 0, limit, server, codel, station })
     }
 
@@ -108,7 +108,7 @@ impl<T> Backlog<T> {
             return Some(Served::Dropped);
         }
         let start = self.server.start(start);
-        let service = Service { start, end: self.server.serve(start, waiting.ip_bytes) };
+        let service = Service { start, end: self.server.serve(waiting.ip_bytes) };
         if let Some(station) = &self.station {
             station.hold(service.end);
             station.leave();

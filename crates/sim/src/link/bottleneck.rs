@@ -4,13 +4,15 @@
 //! service begins and ends are fixed when it arrives, and nothing has to happen in between. Only the list of
 //! waiting packets is kept, for the limit of the queue. Serialisation is exact: the fraction of a nanosecond
 //! that remains from one packet is charged to the next, so a busy link carries exactly its rate over any
-//! time.
+//! time. A link with slots does this in open time, so a packet that does not fit into a slot continues in the
+//! next one.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::config::{Capacity, Queue, nanos};
+use super::config::{Capacity, LinkConfig, Queue, nanos};
+use super::slots::Slots;
 use super::trace::TraceCursor;
 
 /// A queue and its server. Times are nanoseconds since the start, lengths are IP bytes.
@@ -29,9 +31,11 @@ pub(super) struct Bottleneck {
 pub(super) enum Server {
     Fixed {
         bits_per_second: u64,
-        /// When the last packet has left: `free_at` nanoseconds plus `carry / bits_per_second`.
+        /// When the last packet has left: `free_at` nanoseconds plus `carry / bits_per_second`. With slots
+        /// this is open time.
         free_at: u64,
         carry: u64,
+        slots: Option<Slots>,
     },
     Trace(TraceCursor),
 }
@@ -46,10 +50,10 @@ pub(super) struct Service {
 }
 
 impl Bottleneck {
-    /// `None` if the capacity is unlimited. Without a `queue`, the limit is what the capacity carries in
-    /// `round_trip`.
-    pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<Self> {
-        let (server, limit) = Server::new(capacity, queue, round_trip)?;
+    /// `None` if the capacity is unlimited. Without a configured queue, the limit is what the capacity
+    /// carries in `round_trip`.
+    pub(super) fn new(config: &LinkConfig, round_trip: Duration) -> Option<Self> {
+        let (server, limit) = Server::new(config, round_trip)?;
         Some(Self { server, limit, waiting: VecDeque::new(), waiting_bytes: 0 })
     }
 
@@ -86,20 +90,23 @@ impl Bottleneck {
             self.waiting_bytes = waiting;
             self.waiting.push_back((start, bytes));
         }
-        Some(Service { start, end: self.server.serve(start, bytes) })
+        Some(Service { start, end: self.server.serve(bytes) })
     }
 }
 
 impl Server {
     /// An idle server and the limit of its queue in bytes; `None` if the capacity is unlimited. Without a
-    /// `queue`, the limit is what the capacity carries in `round_trip`.
-    pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<(Self, u64)> {
-        let server = match capacity {
+    /// configured queue, the limit is what the capacity carries in `round_trip`.
+    pub(super) fn new(config: &LinkConfig, round_trip: Duration) -> Option<(Self, u64)> {
+        let server = match &config.capacity {
             Capacity::Unlimited => return None,
-            Capacity::Fixed(rate) => Self::Fixed { bits_per_second: rate.bits_per_second(), free_at: 0, carry: 0 },
+            Capacity::Fixed(rate) => {
+                let (bits_per_second, slots) = (rate.bits_per_second(), config.mac.slots);
+                Self::Fixed { bits_per_second, free_at: 0, carry: 0, slots }
+            }
             Capacity::Trace(trace) => Self::Trace(TraceCursor::new(Arc::clone(trace))),
         };
-        let limit = match queue {
+        let limit = match config.queue {
             Some(Queue::Bytes(bytes)) => bytes,
             Some(Queue::Time(time)) => server.mean_bytes_in(nanos(time)),
             None => server.mean_bytes_in(nanos(round_trip)).max(LEAST_DEFAULT_QUEUE),
@@ -110,18 +117,15 @@ impl Server {
     /// Whether the last service ended before `now`, so that the server has asked for another packet.
     pub(super) fn has_idled(&self, now: u64) -> bool {
         match self {
-            Self::Fixed { free_at, .. } => *free_at < now,
+            Self::Fixed { free_at, slots, .. } => *free_at < slots.map_or(now, |slots| slots.passed(now)),
             Self::Trace(cursor) => cursor.has_passed(now),
         }
     }
 
     /// Serves a packet of `bytes` right after the one before. Returns when it has left.
     pub(super) fn serve_again(&mut self, bytes: u64) -> u64 {
-        let start = match self {
-            Self::Fixed { free_at, .. } => *free_at,
-            Self::Trace(cursor) => cursor.start(0),
-        };
-        self.serve(start, bytes)
+        self.start(0);
+        self.serve(bytes)
     }
 
     /// IP bytes that are served on average in `time` nanoseconds of work.
@@ -138,25 +142,31 @@ impl Server {
     /// When the service of a packet that arrives at `now` begins.
     pub(super) fn start(&mut self, now: u64) -> u64 {
         match self {
-            Self::Fixed { free_at, carry, .. } => {
-                if now > *free_at {
-                    (*free_at, *carry) = (now, 0);
+            Self::Fixed { free_at, carry, slots, .. } => {
+                let passed = slots.map_or(now, |slots| slots.passed(now));
+                if passed > *free_at {
+                    (*free_at, *carry) = (passed, 0);
                 }
-                *free_at
+                slots.map_or(*free_at, |slots| slots.begins(*free_at))
             }
             Self::Trace(cursor) => cursor.start(now),
         }
     }
 
-    /// Serves a packet from `start` on. Returns when it has left.
-    pub(super) fn serve(&mut self, start: u64, bytes: u64) -> u64 {
+    /// Serves a packet from the time on that [`Self::start`] returned. Returns when it has left.
+    pub(super) fn serve(&mut self, bytes: u64) -> u64 {
         match self {
-            Self::Fixed { bits_per_second, free_at, carry } => {
+            Self::Fixed { bits_per_second, free_at, carry, slots } => {
                 // Below 2^64 for packets up to 2 GB at rates up to 10^18 bit/s.
                 let work = bytes.saturating_mul(8 * NANOS_PER_SECOND).saturating_add(*carry);
-                *free_at = start.saturating_add(work / *bits_per_second);
+                *free_at = free_at.saturating_add(work / *bits_per_second);
                 *carry = work % *bits_per_second;
-                *free_at
+                match slots {
+                    None => *free_at,
+                    // At the end of a slot, the rest of a nanosecond, or no work, belongs into the next slot.
+                    Some(slots) if *carry > 0 || bytes == 0 => slots.begins(*free_at),
+                    Some(slots) => slots.ends(*free_at),
+                }
             }
             Self::Trace(cursor) => cursor.serve(bytes),
         }

@@ -10,6 +10,8 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::police::Police;
+use super::slots::Slots;
 use super::trace::RateTrace;
 use tidewire_proto::codel::CodelConfig;
 use tidewire_units::{Probability, Rate};
@@ -29,12 +31,11 @@ pub struct LinkConfig {
     /// link of unlimited capacity has no queue.
     pub queue: Option<Queue>,
     /// What the queue does before it is full. A link of unlimited capacity has no queue.
-    pub discipline: Discipline,
+    pub aqm: Aqm,
     /// How datagrams get from the queue onto the link.
     pub mac: Mac,
-    /// Datagrams that wait longer than this are marked, as by an ECN threshold (RFC 3168). The caller turns
-    /// the mark into a congestion mark if the sender said that it supports them. `None` never marks.
-    pub mark: Option<Duration>,
+    /// Which datagrams are dropped behind the queue because they exceed a rate.
+    pub police: Police,
     /// Least one-way time, which follows the queue.
     pub delay: Duration,
     /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. The order is kept: a datagram
@@ -65,9 +66,9 @@ impl Default for LinkConfig {
         Self {
             capacity: Capacity::Unlimited,
             queue: None,
-            discipline: Discipline::DropTail,
+            aqm: Aqm::default(),
             mac: Mac::default(),
-            mark: None,
+            police: Police::default(),
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             reorder: Reorder::default(),
@@ -103,6 +104,16 @@ pub enum Queue {
     Time(Duration),
 }
 
+/// Active queue management (RFC 7567): what a queue does before it is full. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Aqm {
+    /// Whether the queue drops or marks at its head.
+    pub discipline: Discipline,
+    /// Datagrams that wait longer than this are marked, as by an ECN threshold (RFC 3168). The caller turns
+    /// the mark into a congestion mark if the sender said that it supports them. `None` never marks.
+    pub mark: Option<Duration>,
+}
+
 /// What a queue does with datagrams before it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
@@ -121,6 +132,8 @@ pub struct Mac {
     pub arq: Option<Arq>,
     /// Links with the same medium take turns: at any time one of them transmits.
     pub medium: Option<Arc<str>>,
+    /// When the link transmits; `None` is always. It only has an effect on [`Capacity::Fixed`].
+    pub slots: Option<Slots>,
 }
 
 /// Retransmission on a link. A loss or a blackout takes an attempt, not the datagram. Each attempt takes the

@@ -4,8 +4,8 @@
 //! with [`Link::poll_delivery`] when [`Link::poll_timeout`] says so. A datagram meets, in this order,
 //!
 //! ```text
-//! MTU -> queue -> serialisation at the rate -> blackout, loss (and retransmission on the link) -> corruption
-//!     -> duplication -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
+//! MTU -> queue -> serialisation at the rate, in slots -> policer -> blackout, loss (and retransmission on the
+//!     link) -> corruption -> duplication -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
 //! ```
 //!
 //! Behind a drop-tail queue, nothing that happens later changes what becomes of a datagram already sent, so
@@ -21,12 +21,16 @@ mod config;
 mod door;
 mod loss;
 mod medium;
+mod police;
 pub(crate) mod random;
+mod slots;
 mod stats;
 mod trace;
 
 #[cfg(test)]
 mod mac_tests;
+#[cfg(test)]
+mod shaping_tests;
 #[cfg(test)]
 mod tests;
 
@@ -44,16 +48,19 @@ use bottleneck::{Bottleneck, Service};
 use config::nanos;
 use door::Door;
 pub(crate) use loss::LossProcess;
+use police::Policer;
 use random::{Purpose, Stream};
 use tidewire_units::Probability;
 
 pub use config::{
-    Arq, Blackout, Capacity, Discipline, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig, Loss,
-    Mac, Queue, Reorder,
+    Aqm, Arq, Blackout, Capacity, Discipline, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig,
+    Loss, Mac, Queue, Reorder,
 };
 pub use door::Departure;
 pub use medium::{Medium, share_media};
+pub use police::{ImpossiblePolice, Police, PoliceStep, TokenBucket};
 pub(crate) use random::opposite;
+pub use slots::{ImpossibleSlots, Slots};
 pub use stats::LinkStats;
 pub use trace::{OPPORTUNITY_BYTES, RateTrace, TraceError};
 
@@ -67,11 +74,12 @@ pub struct Link<T> {
     backlog: Option<Backlog<T>>,
     /// Present if this link is an open end.
     door: Option<Door<T>>,
+    policer: Policer,
     loss: LossProcess,
     /// Attempts to transmit a datagram. The number of an attempt selects its draw of the loss model.
     attempts: u64,
     streams: Streams,
-    /// Number of datagrams that passed the MTU and the queue. The number of a datagram selects its draws.
+    /// Number of datagrams that passed the MTU, the queue and the policer. The number of a datagram selects its draws.
     serial: u64,
     /// Arrival of the newest datagram that was not held back. The next one does not arrive earlier.
     newest_arrival: u64,
@@ -123,6 +131,8 @@ pub enum Fate {
     QueueFull,
     /// Its IP packet was longer than the MTU.
     TooLong,
+    /// It left the queue and exceeded the tokens of the policer.
+    Policed,
     /// The loss model dropped it.
     Lost,
     /// It left the queue in a blackout.
@@ -187,12 +197,13 @@ impl<T> Link<T> {
         let backlog = Backlog::new(config, round_trip);
         let bottleneck = match backlog {
             Some(_) => None,
-            None => Bottleneck::new(&config.capacity, config.queue, round_trip).map(|b| Arc::new(Mutex::new(b))),
+            None => Bottleneck::new(config, round_trip).map(|b| Arc::new(Mutex::new(b))),
         };
         Self {
             bottleneck,
             backlog,
             door: None,
+            policer: Policer::new(&config.police),
             loss: LossProcess::new(&config.loss, config.seed),
             streams: Streams {
                 jitter: stream(Purpose::Jitter),
@@ -283,11 +294,17 @@ impl<T> Link<T> {
     fn on_served(&mut self, since: u64, service: Service) -> bool {
         let waited = service.start.saturating_sub(since);
         self.stats.on_queued(waited);
-        self.config.mark.is_some_and(|threshold| waited > nanos(threshold))
+        self.config.aqm.mark.is_some_and(|threshold| waited > nanos(threshold))
     }
 
     /// Sends a datagram that left the queue for the first time at `end`, as often as necessary.
     fn transmit(&mut self, end: u64, outgoing: Outgoing<T>) -> Fate {
+        // Like a full queue, the policer takes datagrams before they have a number, so the next draws are
+        // those of the datagrams that pass.
+        if !self.policer.passes(end, outgoing.ip_bytes) {
+            self.stats.on_policed();
+            return Fate::Policed;
+        }
         let serial = self.serial;
         self.serial += 1;
         let attempts = self.attempt(end, outgoing.ip_bytes);
@@ -363,14 +380,15 @@ impl<T> Link<T> {
         }
     }
 
-    /// From now on nothing is lost, changed, duplicated, delayed at random or held back. Rate, queue, delay
-    /// and MTU stay. Datagrams in flight keep their fate.
+    /// From now on nothing is lost, policed, changed, duplicated, delayed at random or held back. Rate, queue,
+    /// slots, delay and MTU stay. Datagrams in flight keep their fate.
     pub fn calm(&mut self) {
-        let Self { config, loss, .. } = self;
+        let Self { config, policer, loss, .. } = self;
         config.jitter = Duration::ZERO;
         config.reorder = Reorder::default();
         (config.duplicate, config.corrupt) = (Probability::ZERO, Probability::ZERO);
         config.blackouts.clear();
+        *policer = Policer::new(&Police::default());
         *loss = LossProcess::new(&Loss::None, config.seed);
     }
 

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 /// Counts of one direction of a link. Bytes are IP bytes (payload and headers).
 ///
-/// At any time `offered = delivered + queue_dropped + codel_dropped + too_long + lost + blacked_out +
-/// in_flight`. Copies made by duplication are counted separately, in `duplicated`.
+/// At any time `offered = delivered + queue_dropped + codel_dropped + too_long + policed() + lost + blacked_out
+/// + in_flight`. Copies made by duplication are counted separately, in `duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStats {
@@ -40,11 +40,13 @@ pub struct LinkStats {
     service: Service,
 }
 
-/// Time that datagrams waited until their service began, and what their service took.
+/// Time that datagrams waited until their service began, and what became of them after their service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Service {
     /// Attempts after the first of a datagram.
     repeated: u64,
+    /// Dropped by the policer.
+    policed: u64,
     longest: Duration,
     /// Sum over all datagrams that the queue took, and their number.
     nanos: u128,
@@ -67,7 +69,17 @@ impl LinkStats {
     /// The sum of all fates, which equals [`Self::offered`].
     pub fn accounted(&self) -> u64 {
         let dropped = self.queue_dropped + self.codel_dropped + self.too_long + self.lost + self.blacked_out;
-        self.delivered + dropped + self.in_flight
+        self.delivered + dropped + self.policed() + self.in_flight
+    }
+
+    /// Datagrams dropped because they exceeded the tokens of the policer.
+    pub fn policed(&self) -> u64 {
+        self.service.policed
+    }
+
+    /// Counts a datagram that the policer dropped.
+    pub(super) fn on_policed(&mut self) {
+        self.service.policed += 1;
     }
 
     /// Attempts after the first that the link's retransmission made.

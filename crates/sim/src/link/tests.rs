@@ -54,7 +54,7 @@ fn fates(config: &LinkConfig, count: u64) -> Vec<Fate> {
 }
 
 fn sums(stats: &LinkStats) -> bool {
-    let dropped = stats.queue_dropped + stats.too_long + stats.lost + stats.blacked_out;
+    let dropped = stats.queue_dropped + stats.too_long + stats.policed() + stats.lost + stats.blacked_out;
     stats.offered == stats.delivered + dropped + stats.in_flight
 }
 

@@ -259,13 +259,13 @@ impl<'a> Reader<'a> {
     /// Refuses what has no meaning without a rate.
     fn has_rate(&self, section: Section<'_, 'a>, name: &str, config: &LinkConfig) -> Result<(), ScenarioError> {
         let needs =
-            [("discipline", config.discipline != Discipline::DropTail), ("medium", config.mac.medium.is_some())];
+            [("discipline", config.aqm.discipline != Discipline::DropTail), ("medium", config.mac.medium.is_some())];
         match needs.iter().find(|(_, is_set)| *is_set && config.capacity == Capacity::Unlimited) {
             Some((key, _)) => {
                 let text = "it has no effect without a rate: write rate = \"25mbit\" or so".to_owned();
                 Err(self.refused(section, &format!("{name}.{key}"), text))
             }
-            None => Ok(()),
+            None => config.check().map_err(|error| self.refused(section, &format!("{name}.slot"), error.to_string())),
         }
     }
 

@@ -40,8 +40,8 @@ pub struct LinkArgs {
     pub(in crate::verb) output: Output,
 }
 
-/// The link. Loss, reordering, duplication and corruption apply to the direction toward `--to`. `--back-loss`
-/// and `--back-rate` apply to the other direction.
+/// The link. Loss, reordering, duplication, corruption and policing apply to the direction toward `--to`.
+/// `--back-loss`, `--back-rate` and `--back-police` apply to the other direction.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The link")]
 struct Settings {
@@ -60,6 +60,9 @@ struct Settings {
     /// Times when nothing passes in either direction [example: 2s..2.5s every 10s]
     #[arg(long)]
     blackout: Option<String>,
+    /// Time in which each direction transmits, in each period [example: 10ms:1ms]
+    #[arg(long)]
+    slot: Option<String>,
     /// Longest IP packet that passes in each direction [example: 1400B]
     #[arg(long)]
     mtu: Option<String>,
@@ -75,12 +78,19 @@ struct Settings {
     /// Fraction of packets that arrive at --to with one byte changed [example: 0.1%]
     #[arg(long)]
     corrupt: Option<String>,
+    /// Rate and bucket of a policer toward --to [examples: 10mbit:50kB, "10mbit:50kB after 5MB", "10mbit:50kB,
+    /// 2s.. none"]
+    #[arg(long)]
+    police: Option<String>,
     /// Loss in the direction back from --to [example: 1%]
     #[arg(long)]
     back_loss: Option<String>,
     /// Rate of the direction back from --to [example: 1mbit]
     #[arg(long)]
     back_rate: Option<String>,
+    /// Policer of the direction back from --to [example: 10mbit:50kB]
+    #[arg(long)]
+    back_police: Option<String>,
 }
 
 impl Settings {
@@ -93,13 +103,16 @@ impl Settings {
             ("--queue", Both, "queue", &self.queue),
             ("--jitter", Both, "jitter", &self.jitter),
             ("--blackout", Both, "blackout", &self.blackout),
+            ("--slot", Both, "slot", &self.slot),
             ("--mtu", Both, "mtu", &self.mtu),
             ("--loss", Forward, "loss", &self.loss),
             ("--reorder", Forward, "reorder", &self.reorder),
             ("--duplicate", Forward, "duplicate", &self.duplicate),
             ("--corrupt", Forward, "corrupt", &self.corrupt),
+            ("--police", Forward, "police", &self.police),
             ("--back-loss", Back, "loss", &self.back_loss),
             ("--back-rate", Back, "rate", &self.back_rate),
+            ("--back-police", Back, "police", &self.back_police),
         ]
         .into_iter()
         .filter_map(|(option, direction, key, value)| Some((option, direction, key, value.as_deref()?)))
@@ -145,6 +158,7 @@ fn configure(args: &LinkArgs) -> Result<DuplexConfig, Failure> {
             .set(direction, key, text, Path::new(""))
             .map_err(|error| Failure::message(Exit::Usage, format_args!("{option}: {error}")))?;
     }
+    config.check().map_err(|error| Failure::message(Exit::Usage, format_args!("--slot: {error}")))?;
     Ok(config)
 }
 

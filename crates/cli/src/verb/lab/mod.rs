@@ -55,6 +55,8 @@ pub(super) struct LinkCounts {
     queue_dropped: u64,
     /// Datagrams dropped by CoDel.
     codel_dropped: u64,
+    /// Datagrams dropped by the policer.
+    policed: u64,
     /// Datagrams handed on with a congestion mark, if their senders know marks.
     marked: u64,
     /// Attempts that the link made again.
@@ -123,6 +125,7 @@ pub(super) fn counts(link: &LinkStats) -> LinkCounts {
         lost: link.lost + link.blacked_out + link.too_long,
         queue_dropped: link.queue_dropped,
         codel_dropped: link.codel_dropped,
+        policed: link.policed(),
         marked: link.marked,
         attempts_repeated: link.attempts_repeated(),
         queueing_ms: milliseconds(link.mean_queueing()),
@@ -134,9 +137,10 @@ pub(super) fn counts(link: &LinkStats) -> LinkCounts {
 /// Describes the counts of the two directions, a line each.
 fn describe(forward: &LinkStats, back: &LinkStats) -> String {
     let way = |link: &LinkStats| {
-        let LinkCounts { offered, delivered, lost, queue_dropped, queueing_ms, .. } = counts(link);
+        let LinkCounts { offered, delivered, lost, queue_dropped, policed, queueing_ms, .. } = counts(link);
         format!(
-            "{offered} came, {delivered} went on, {lost} lost, {queue_dropped} queue full, {queueing_ms:.1} ms queueing"
+            "{offered} came, {delivered} went on, {lost} lost, {queue_dropped} queue full, {policed} policed, \
+             {queueing_ms:.1} ms queueing"
         )
     };
     format!("there: {}\nback:  {}", way(forward), way(back))
