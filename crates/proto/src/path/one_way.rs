@@ -5,24 +5,25 @@
 //! FEEDBACK newly acknowledges, and hands the result to the rate controller.
 //!
 //! The clocks of the two ends differ by an unknown constant, so only differences of delays mean something.
-//! They also drift apart, by up to [`MAX_SKEW`], which would look like a queue that grows for ever: by 12 ms in
-//! a minute.
+//! They also drift apart, by up to [`MAX_SKEW`], which would look like a queue that grows for ever: by 12
+//! ms in a minute.
 //!
-//! **How the drift is found.** Let the peer's clock be ahead of ours by C, and let a packet need F to the peer
-//! and its FEEDBACK B back. The arrival less the time of sending is C + F. The round trip, which no drift
-//! touches, is F + B. Their difference is C - B, without F: what our packets meet cannot look like drift,
-//! however slowly their queue grows. B is never negative, so C lies on or above all these points, and touches
-//! those of the shortest ways back. As in Moon, Skelly and Towsley ("Estimation and removal of clock skew from
-//! network delay measurements", 1999) the line that lies above all points and nearest to them has the slope of
-//! C. It is an edge of their convex hull: the one above the mean time of the points. The points are the
-//! greatest C - B of each of the last [`WINDOWS`] windows, at least [`LEAST_SPAN`] apart. Until then no drift is
-//! removed.
+//! **How the drift is found.** Let the peer's clock be ahead of ours by C, and let a packet need F to the
+//! peer and its FEEDBACK B back. The arrival less the time of sending is C + F. The round trip, which no
+//! drift touches, is F + B. Their difference is C - B, without F: what our packets meet cannot look like
+//! drift, however slowly their queue grows. B is never negative, so C lies on or above all these points,
+//! and touches those of the shortest ways back. As in Moon, Skelly and Towsley ("Estimation and removal of
+//! clock skew from network delay measurements", 1999) the line that lies above all points and nearest to
+//! them has the slope of C. It is an edge of their convex hull: the one above the mean time of the points.
+//! The points are the greatest C - B of each of the last [`WINDOWS`] windows, at least [`LEAST_SPAN`]
+//! apart. Until then no drift is removed.
 //!
-//! **How far it errs.** If the least ways back of the windows differ by e, no point lies more than e below the
-//! line of C. Then the slope errs by at most e over half of the span: 1 ms within a minute is 33 ppm. A way back
-//! that becomes longer by q for good looks like a clock that slows down while the windows remember the
-//! change. In all, the one-way delay then grows by at most about q, and never faster than [`MAX_SKEW`] plus the
-//! drift. So it errs by no more than a controller errs that sees only round trips, which grow by q at once.
+//! **How far it errs.** If the least ways back of the windows differ by e, no point lies more than e below
+//! the line of C. Then the slope errs by at most e over half of the span: 1 ms within a minute is 33 ppm.
+//! A way back that becomes longer by q for good looks like a clock that slows down while the windows
+//! remember the change. In all, the one-way delay then grows by at most about q, and never faster than
+//! [`MAX_SKEW`] plus the drift. So it errs by no more than a controller errs that sees only round trips,
+//! which grow by q at once.
 //!
 //! **Clocks that jump.** C lies between the greatest C - B and the least C + F, which are a round trip apart.
 //! Where a new packet contradicts that, the peer's clock has jumped (its machine slept). The delay then
@@ -89,9 +90,10 @@ impl Default for OneWay {
 }
 
 impl OneWay {
-    /// Takes a packet that left at `sent`, which a FEEDBACK that came `now` acknowledges. The packet arrived at
-    /// `arrival` on the peer's clock, in units of the wire, and the peer waited for `peer_delay` from then on.
-    /// Packets come in the order of sending. Returns the packet's one-way delay above a constant.
+    /// Takes a packet that left at `sent`, which a FEEDBACK that came `now` acknowledges. The packet
+    /// arrived at `arrival` on the peer's clock, in units of the wire, and the peer waited for
+    /// `peer_delay` from then on. Packets come in the order of sending. Returns the packet's one-way delay
+    /// above a constant.
     pub fn on_sample(&mut self, now: Time, sent: Time, arrival: u32, peer_delay: Duration) -> Duration {
         let whole = now.since(sent);
         // A peer cannot have waited for longer than the round trip took.
@@ -119,12 +121,12 @@ impl OneWay {
     }
 }
 
-/// How much longer than `latest` a packet was on its way, in nanoseconds. It left `passed` later and arrived at
-/// `arrival`.
+/// How much longer than `latest` a packet was on its way, in nanoseconds. It left `passed` later and
+/// arrived at `arrival`.
 fn change(latest: &Latest, passed: Duration, arrival: u32) -> i64 {
     let passed = nanos(passed).unsigned_abs();
-    // The unit that the packet would arrive in with the same delay. The change is far below the 134 s that can be
-    // told apart, whatever time passed.
+    // The unit that the packet would arrive in with the same delay. The change is far below the 134 s that
+    // can be told apart, whatever time passed.
     let expected = latest.arrival.wrapping_add(time_units(Time(passed)));
     i64::from(units_between(expected, arrival)) * TIME_UNIT as i64 - (passed % TIME_UNIT) as i64
 }
@@ -192,8 +194,8 @@ impl Skew {
         }
     }
 
-    /// The slope of the hull's edge above the mean time. Among all lines through one point before the mean and
-    /// one after it, that edge is the highest there.
+    /// The slope of the hull's edge above the mean time. Among all lines through one point before the mean
+    /// and one after it, that edge is the highest there.
     fn estimate(&self) -> Option<f64> {
         let (first, last) = (self.known().next()?, self.known().next_back()?);
         if last.at.since(first.at) < LEAST_SPAN {
