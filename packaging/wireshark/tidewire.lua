@@ -141,6 +141,7 @@ field("stream_code", "uint64", "Code of the application")
 field("flags", "uint8", "Flags", base.HEX)
 field("relays", "uint8", "Relays")
 field("arrival", "uint32", "Arrival (us)")
+field("newest_arrival", "uint24", "Arrival of the newest packet (16 us)")
 field("text", "string", "Text")
 field("symbol", "bytes", "Symbol")
 field("symbol_length", "uint16", "Length of the symbol")
@@ -299,6 +300,9 @@ local function feedback(r)
     if ranges > 0 then
         r:varint("first")
         pairs_of(ranges - 1, "offset", "length")
+    end
+    if band(flags, 16) ~= 0 then
+        r:uint("newest_arrival", 3)
     end
     if band(flags, 1) ~= 0 then
         r:varint("ect0")

@@ -57,6 +57,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod clock;
 pub mod duplex;
 pub mod grid;
 pub mod ideal;

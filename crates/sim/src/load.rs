@@ -12,6 +12,7 @@ use tidewire_proto::connection::{CloseReason, Connection, Event, ReadError, Stre
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
 
+use crate::clock::Clock;
 use crate::pair::{Application, End};
 use crate::video::{Pace, Playback, Video, Watched};
 
@@ -169,6 +170,8 @@ impl Running {
 pub struct Load {
     seed: u64,
     flows: Vec<Running>,
+    /// The clocks of both ends.
+    clocks: [Clock; 2],
     began: Option<Time>,
     next_sip: Time,
     handles: [Option<ConnectionHandle>; 2],
@@ -192,6 +195,7 @@ impl Load {
         Self {
             seed,
             flows: flows.iter().cloned().map(Running::new).collect(),
+            clocks: [Clock::default(); 2],
             began: None,
             next_sip: Time::ZERO,
             handles: [None; 2],
@@ -202,6 +206,11 @@ impl Load {
             marks: Vec::new(),
             arrivals: Vec::new(),
         }
+    }
+
+    /// The same between ends with these clocks: that of the near and that of the far end.
+    pub fn with_clocks(self, clocks: [Clock; 2]) -> Self {
+        Self { clocks, ..self }
     }
 
     /// Whether all bytes of all flows were read and correct.
@@ -346,6 +355,7 @@ impl Load {
 
     fn read_all(&mut self, now: Time, end: End, connection: &mut Connection) {
         let Some(since) = self.began.map(|began| now.since(began)) else { return };
+        let local = self.clocks[end as usize].local(now);
         for index in 0..self.flows.len() {
             let running = &mut self.flows[index];
             let Some(stream) = running.stream.filter(|_| running.flow.from != end && !running.ended) else { continue };
@@ -363,7 +373,7 @@ impl Load {
                         running.ended = true;
                         let watching = since.saturating_sub(running.flow.start);
                         running.playback.iter_mut().for_each(|playback| playback.finish(watching));
-                        connection.consume(now, stream, 0);
+                        connection.consume(local, stream, 0);
                         break;
                     }
                     Ok(_) if left == 0 => break,
@@ -382,7 +392,7 @@ impl Load {
                         let running = &self.flows[index];
                         let arrival = |n| Arrival { flow: index, made: running.made(n), read: since };
                         self.arrivals.extend(running.completed(before).map(arrival));
-                        connection.consume(now, stream, n);
+                        connection.consume(local, stream, n);
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
                     Err(ReadError::Reset(code)) => {

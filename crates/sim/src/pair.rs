@@ -17,6 +17,7 @@ use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
 use tidewire_proto::path::Ecn;
 
+use crate::clock::Clock;
 use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::jobs::Jobs;
 use crate::ledger::Ledger;
@@ -46,7 +47,8 @@ impl End {
 /// An application on top of the two endpoints.
 pub trait Application {
     /// Called when something changed at `end`: `event` tells what; `None` means that the time of
-    /// [`Self::poll_timeout`] has come.
+    /// [`Self::poll_timeout`] has come. `now` is the virtual time, and so is what [`Self::poll_timeout`]
+    /// says. What is handed to the endpoint is the time of its clock; see [`Pair::set_clock`].
     fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>);
     /// When `end` wants to run even if nothing happens.
     fn poll_timeout(&self, end: End) -> Option<Time>;
@@ -66,6 +68,7 @@ struct Host {
     seed: [u8; 32],
     endpoint: Endpoint,
     address: SocketAddr,
+    clock: Clock,
     /// When the endpoint or the application wants to be woken.
     wakes: Option<Time>,
     /// The machine of this end sleeps until this time.
@@ -203,7 +206,8 @@ impl Pair {
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
             let endpoint = Endpoint::new(config.clone(), bytes);
-            Host { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO }
+            let clock = Clock::default();
+            Host { config, seed: bytes, endpoint, address, clock, wakes: None, asleep_until: Time::ZERO }
         };
         Self {
             now: BEGINNING,
@@ -237,6 +241,19 @@ impl Pair {
     /// The virtual time.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// What the clock of `end` shows now.
+    pub fn local(&self, end: End) -> Time {
+        match end {
+            End::Near => self.near.clock.local(self.now),
+            End::Far => self.far.clock.local(self.now),
+        }
+    }
+
+    /// Gives `end` this clock. Call it before [`Self::connect`], with an application that knows the clock.
+    pub fn set_clock(&mut self, end: End, clock: Clock) {
+        self.side(end).clock = clock;
     }
 
     /// What the packet keys of both ends sealed.
@@ -294,7 +311,8 @@ impl Pair {
         self.near.address = what.next(self.near.address, self.rebinding.done);
         self.exchanged = Exchanged::default();
         if what == Rebound::Roams {
-            self.near.endpoint.handle_address_change(self.now);
+            let now = self.local(End::Near);
+            self.near.endpoint.handle_address_change(now);
             self.wake(End::Near);
         }
     }
@@ -352,7 +370,11 @@ impl Pair {
 
     /// Starts to connect the near end to the far end.
     pub fn connect(&mut self, application: &mut dyn Application) -> ConnectionHandle {
-        let handle = self.near.endpoint.connect(self.now, self.far.address).expect("both ends have a secret");
+        let handle = self
+            .near
+            .endpoint
+            .connect(self.near.clock.local(self.now), self.far.address)
+            .expect("both ends have a secret");
         self.settle(End::Near, application);
         handle
     }
@@ -408,11 +430,11 @@ impl Pair {
             }
             let mut touched = self.deliver(end);
             touched |= self.take_results(end);
-            let now = self.now;
+            let (now, local) = (self.now, self.local(end));
             let side = self.side(end);
             let woken = side.wakes.is_some_and(|at| at.max(side.asleep_until) <= now);
             if woken {
-                side.endpoint.handle_timeout(now);
+                side.endpoint.handle_timeout(local);
                 self.counted.wakes += 1;
                 touched = true;
             }
@@ -420,7 +442,7 @@ impl Pair {
                 self.settle(end, application);
             }
             let own = self.side(end).endpoint.poll_timeout();
-            self.counted.overdue += u64::from(woken && own.is_some_and(|(at, _)| at <= now));
+            self.counted.overdue += u64::from(woken && own.is_some_and(|(at, _)| at <= local));
         }
     }
 
@@ -453,6 +475,7 @@ impl Pair {
                     End::Near => self.ledger.on_delivered(to),
                     End::Far => self.ledger.on_received(from, datagram.len()),
                 }
+                let at = side.clock.local(at);
                 side.endpoint.handle_datagram(Received { at, from, to: None, ecn, datagram });
             };
             let thief = self.copying.thief.filter(|_| end == End::Far);
@@ -479,7 +502,8 @@ impl Pair {
     fn take_results(&mut self, end: End) -> bool {
         let (now, mut any) = (self.now, false);
         while let Some((handle, done)) = self.jobs.as_mut().and_then(|jobs| jobs.poll(now, end)) {
-            self.side(end).endpoint.handle_job(now, handle, done);
+            let local = self.local(end);
+            self.side(end).endpoint.handle_job(local, handle, done);
             any = true;
         }
         any
@@ -493,7 +517,8 @@ impl Pair {
             match &mut self.jobs {
                 Some(jobs) => jobs.hold(now, (end, handle, done)),
                 None => {
-                    self.side(end).endpoint.handle_job(now, handle, done);
+                    let local = self.local(end);
+                    self.side(end).endpoint.handle_job(local, handle, done);
                     any = true;
                 }
             }
@@ -517,7 +542,7 @@ impl Pair {
             application.run(now, end, &mut side.endpoint, Some(event));
         }
         let side = self.side(end);
-        let own = side.endpoint.poll_timeout().map(|(at, _)| at);
+        let own = side.endpoint.poll_timeout().map(|(at, _)| side.clock.moment(at));
         side.wakes = [own, application.poll_timeout(end)].into_iter().flatten().min();
     }
 
@@ -527,7 +552,8 @@ impl Pair {
                 End::Near => (&mut self.link.forward, &mut self.near),
                 End::Far => (&mut self.link.back, &mut self.far),
             };
-            let Some(transmit) = side.endpoint.poll_transmit(self.now, 1, &mut self.buffer) else { return };
+            let now = side.clock.local(self.now);
+            let Some(transmit) = side.endpoint.poll_transmit(now, 1, &mut self.buffer) else { return };
             if end == End::Far {
                 self.ledger.on_sent(transmit.destination, transmit.len);
             }

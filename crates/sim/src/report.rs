@@ -12,6 +12,7 @@ use tidewire_proto::connection::CloseReason;
 use tidewire_proto::endpoint::EndpointStats;
 use tidewire_proto::stats::{DelayHistogram, Stats};
 
+use crate::clock::Clock;
 use crate::duplex::DuplexConfig;
 use crate::link::LinkStats;
 use crate::load::{Flow, Load};
@@ -35,6 +36,8 @@ pub struct Trial {
     /// Longest time by which results of coding jobs are late; they arrive in any order. `None` means that
     /// they arrive at once.
     pub jobs: Option<Duration>,
+    /// The clock of the far end. That of the near end shows the virtual time.
+    pub far_clock: Clock,
     /// The source of the endpoints' randomness and of the flows' bytes.
     pub seed: u64,
     /// The run ends after this time, whatever is left.
@@ -45,7 +48,8 @@ impl Trial {
     /// Default endpoints over `link` with these flows, for at most ten virtual minutes.
     pub fn new(link: DuplexConfig, flows: Vec<Flow>, seed: u64) -> Self {
         let (near, far) = (Config::default(), Config::default());
-        Self { link, near, far, flows, rebinding: None, jobs: None, seed, limit: DEFAULT_LIMIT }
+        let far_clock = Clock { ahead: FAR_AHEAD, drift_ppm: 0 };
+        Self { link, near, far, flows, rebinding: None, jobs: None, far_clock, seed, limit: DEFAULT_LIMIT }
     }
 
     /// Starts to connect. Nothing has arrived yet.
@@ -69,8 +73,9 @@ impl Trial {
 
     fn start_with(&self, prepare: impl FnOnce(&mut Pair)) -> Run {
         let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed);
+        pair.set_clock(End::Far, self.far_clock);
         prepare(&mut pair);
-        let mut load = Load::new(&self.flows, self.seed);
+        let mut load = Load::new(&self.flows, self.seed).with_clocks([Clock::default(), self.far_clock]);
         let began = pair.now();
         self.jobs.into_iter().for_each(|most| pair.delay_jobs(self.seed, most));
         pair.connect(&mut load);
@@ -239,6 +244,8 @@ impl Report {
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 /// Longer than any trial that makes progress. A trial without progress ends by the idle timeout long before.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(600);
+/// Chosen: what compares the clocks of both ends is wrong by more than any delay of a trial.
+const FAR_AHEAD: Duration = Duration::from_millis(7_500);
 
 #[cfg(test)]
 mod tests {

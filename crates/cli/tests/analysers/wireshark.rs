@@ -66,6 +66,13 @@ fn check_counts(packets: &[Vec<String>], summary: &Value) {
     }
 }
 
+/// Each FEEDBACK of the responder says when the newest packet came, and time does not go back.
+fn check_arrivals(packets: &[Vec<String>]) {
+    let feedback = packets.iter().filter(|packet| packet[0] == "responder" && types(&packet[1]).any(|kind| kind == 2));
+    let arrivals: Vec<u32> = feedback.map(|packet| packet[2].parse().unwrap()).collect();
+    assert!(arrivals.len() > 10 && arrivals.is_sorted() && arrivals[0] < arrivals[10], "{arrivals:?}");
+}
+
 #[test]
 fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
     if !has("tshark") {
@@ -82,6 +89,7 @@ fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
     let short: Vec<_> = packets.iter().filter(|packet| packet[0] == "initiator").collect();
     let numbers: BTreeSet<_> = short.iter().map(|packet| packet[2].parse::<u64>().unwrap()).collect();
     assert_eq!(numbers.len(), short.len());
+    check_arrivals(&fields(&pcap, Some(&keys), &["sealer", "frame", "newest_arrival"]));
     // Two HELLOs at least, and a REPLY.
     assert!(packets.iter().filter(|packet| packet[0].is_empty()).count() >= 3);
     let stream = fields(&pcap, Some(&keys), &["frame", "data"]);

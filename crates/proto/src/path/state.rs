@@ -168,9 +168,9 @@ impl<T: Copy> Path<T> {
         true
     }
 
-    /// Measures RTT, one-way delay and delivery rate from the newest packet of a FEEDBACK, if no newer one was
-    /// acknowledged before. The peer reports how long it kept the FEEDBACK back, and when the packet arrived
-    /// on its clock.
+    /// Measures RTT, one-way delay and delivery rate from the newest packet of a FEEDBACK, if no newer one
+    /// was acknowledged before. The peer reports how long it kept the FEEDBACK back, and when the packet
+    /// arrived on its clock.
     pub fn measure(
         &mut self,
         now: Time,

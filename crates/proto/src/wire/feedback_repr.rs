@@ -59,8 +59,8 @@ pub struct FeedbackRepr<'a> {
     pub received: &'a [RangeInclusive<u64>],
     /// Time since the packet with the highest number arrived, written in units of 16 us.
     pub delay: Duration,
-    /// When that packet arrived, on our clock, in units of 16 us modulo [`super::TIME_MODULUS`]. It is written
-    /// if anything was received.
+    /// When that packet arrived, on our clock, in units of 16 us modulo [`super::TIME_MODULUS`]. It is
+    /// written if anything was received.
     pub arrival: Option<u32>,
     /// ECN marks received, if the socket reports them.
     pub ecn: Option<EcnCounts>,

@@ -16,9 +16,9 @@ fn the_reason_reaches_the_other_end_through_loss() {
         let at = run.began() + Duration::from_secs(2);
         run.until(at);
         let handle = run.load.handle(end).unwrap();
-        let now = run.pair.now();
+        let (now, local) = (run.pair.now(), run.pair.local(end));
         let connection = run.pair.endpoint(end).connection_mut(handle).unwrap();
-        connection.close(now, CloseCode::Application(300), "enough");
+        connection.close(local, CloseCode::Application(300), "enough");
         run.pair.wake(end);
         run.pair.run(&mut run.load, now + Duration::from_secs(10), Load::is_over);
         let told = CloseReason::Peer { code: CloseCode::Application(300), reason: "enough".to_owned() };

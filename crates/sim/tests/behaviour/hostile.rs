@@ -20,6 +20,7 @@ fn garbage_is_counted_and_changes_nothing() {
     for millis in 0..1_000 {
         let at = Time::from_millis(100 + millis);
         run.until(at);
+        let at = run.pair.local(End::Far);
         for _ in 0..100 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let len = (state >> 33) as usize % 1_500;

@@ -61,7 +61,7 @@ fn results_after_the_end_are_counted_and_leave_nothing() {
     run.until(run.began() + Duration::from_secs(2));
     let jobs = run.pair.delayed_jobs();
     let handle = run.load.handle(End::Far).expect("connected");
-    let now = run.pair.now();
+    let now = run.pair.local(End::Far);
     run.pair.endpoint(End::Far).connection_mut(handle).expect("it lives").close(now, CloseCode::Done, "");
     run.pair.wake(End::Far);
     let until = run.began() + Duration::from_secs(60);

@@ -3,6 +3,7 @@
 mod ahead;
 mod bucket;
 mod capacity;
+mod clocks;
 mod close;
 mod crowd;
 mod deadlines;
