@@ -74,6 +74,8 @@ pub struct DeliveryRate {
     newest: Option<u64>,
     /// Nothing was in flight, so the next packet starts a new span, whatever was acknowledged before.
     restart: bool,
+    /// One-way delay of a packet that left and arrived at the same time on our clock, after the first sample.
+    zero: Option<Duration>,
     /// The packet from which dispersion is measured, with the sums at that time.
     train: Option<Mark>,
     /// The packet trains that we sent.
@@ -117,8 +119,15 @@ impl DeliveryRate {
         self.now.acked += u64::from(bytes);
     }
 
-    /// Takes the newest packet of an acknowledgement: its number, send time and mark. `arrived` is now less
-    /// the peer's delay.
+    /// When a packet with this one-way delay arrived, on our clock, up to an unknown constant that the first
+    /// sample sets: that packet arrives `rtt` after it left. So arrivals do not depend on the way back.
+    pub(crate) fn arrival(&mut self, left: Time, one_way: Duration, rtt: Duration) -> Time {
+        let zero = *self.zero.get_or_insert_with(|| one_way.saturating_sub(rtt));
+        left + one_way.saturating_sub(zero)
+    }
+
+    /// Takes the newest packet of an acknowledgement: its number, send time and mark. `arrived` is when it
+    /// arrived, up to a constant.
     pub(crate) fn on_newest(
         &mut self,
         number: u64,

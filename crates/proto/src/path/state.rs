@@ -186,7 +186,9 @@ impl<T: Copy> Path<T> {
         sample.rtt = Some(self.rtt.latest());
         sample.newest_bytes = sent.bytes;
         sample.one_way = arrival.map(|arrival| self.delivery.one_way.on_sample(now, sent.at, arrival, delay));
-        sample.rate = self.delivery.on_newest(newest, sent.at, sent.mark, now - delay, sent.app_limited);
+        let rtt = self.rtt.latest();
+        let arrived = sample.one_way.map_or(now - delay, |one_way| self.delivery.arrival(sent.at, one_way, rtt));
+        sample.rate = self.delivery.on_newest(newest, sent.at, sent.mark, arrived, sent.app_limited);
         sample.dispersion = self.delivery.dispersion(self.rtt.min());
     }
 

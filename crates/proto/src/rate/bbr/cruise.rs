@@ -17,7 +17,7 @@ use core::time::Duration;
 use super::AckSample;
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, SPIKE,
+    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPIKE,
     TARGET_SCALE,
 };
 
@@ -79,10 +79,10 @@ impl Cruise {
         self.rate * self.gain
     }
 
-    /// The losses were the medium's: the rate before them is valid again.
-    pub fn restore(&mut self, rate: f64) {
-        self.rate = self.rate.max(rate);
+    /// The losses were the medium's: the rate fell in vain.
+    pub fn regrow(&mut self) {
         (self.cap_rests, self.cap_lasts) = (0, 0);
+        self.probe = REGROWTH;
     }
 
     /// The bottleneck drops what exceeds this rate.
@@ -100,13 +100,15 @@ impl Cruise {
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         // What is in the pipe beyond the service makes the queue longer that later packets find.
-        let ahead = (pipe / self.rate - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
+        let served = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
+        let ahead = (pipe / served - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
         let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
         let target = self.target();
         let found = queue + ahead;
         self.drains = if self.drains { found > target * DRAINED } else { queue > target * SPIKE };
-        let target = if self.drains { 0.0 } else { target };
-        self.gain = 1.0 + ((target - found) / tau).clamp(-MOST_BRAKE, MOST_FILL);
+        let error = if self.drains { -2.0 * found } else { target - found };
+        let base = if self.drains { served / self.rate } else { 1.0 };
+        self.gain = base * (1.0 + (error / tau).clamp(-MOST_BRAKE, MOST_FILL));
     }
 
     /// Ends an epoch, at whose end the queue was `standing`.

@@ -10,11 +10,11 @@
 //! All flows of our kind that share a bottleneck see its drops and fall together, so that the drops end
 //! within some round trips whatever their number.
 
-use core::mem;
+use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_CLEAN, MEDIUM_FEW, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_WINDOW, MEDIUM_YIELDED,
+    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
+    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED,
 };
 use crate::path::{LossEstimator, correlation};
 
@@ -40,15 +40,12 @@ impl Tally {
 }
 
 /// Who caused losses beyond those of the known medium.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The bottleneck: they ended when the rate fell.
     Bottleneck,
-    /// The medium: they stayed. The rate before is valid again.
-    Medium {
-        /// That rate in bytes per second.
-        rate: f64,
-    },
+    /// The medium: they stayed.
+    Medium,
 }
 
 /// Losses beyond those of the known medium, whose cause is not known yet.
@@ -76,12 +73,42 @@ pub(super) struct Medium {
     /// The last epochs, newest last.
     window: [Tally; MEDIUM_WINDOW],
     suspicion: Option<Suspicion>,
+    /// Packets of the present or last slow phase, and what slow phases lost.
+    slow: Range<u64>,
+    slowly: Tally,
+    /// The first packets.
+    early: Tally,
 }
 
 impl Medium {
+    /// The sender is slow from packet `next` on.
+    pub fn slow_down(&mut self, next: u64) {
+        self.slow = next..u64::MAX;
+        self.slowly = Tally { packets: self.slowly.packets / 2.0, lost: self.slowly.lost / 2.0 };
+    }
+
+    /// The slow phase ended before packet `next`.
+    pub fn speed_up(&mut self, next: u64) {
+        self.slow.end = self.slow.end.min(next);
+    }
+
     /// Takes the fate of each packet, in order.
-    pub fn on_fate(&mut self, lost: bool) {
+    pub fn on_fate(&mut self, number: u64, lost: bool) {
         self.all.on_fate(lost);
+        if self.early.packets < MEDIUM_EARLY {
+            self.early.add(lost);
+        }
+        if self.slow.contains(&number) {
+            self.slowly.add(lost);
+        } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
+            // What a slow sender does not lose, the medium does not take.
+            let Tally { packets, lost } = self.slowly;
+            let rate = (lost + 1.0) / packets;
+            let upper = rate + 2.0 * (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / packets).sqrt();
+            if upper < self.known.rate() {
+                self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
+            }
+        }
         self.window[MEDIUM_WINDOW - 1].add(lost);
         if self.learns > 0 {
             self.learns -= 1;
@@ -91,6 +118,29 @@ impl Medium {
 
     fn recent(&self) -> Tally {
         self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
+    }
+
+    /// Packets behind what is known. A medium of which nothing is known yet is taken for one that loses
+    /// little, as if many packets had shown it.
+    fn weight(&self) -> f64 {
+        if self.known.packets > 0.0 { self.known.packets } else { MEDIUM_LEARNED }
+    }
+
+    /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
+    /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
+    pub fn begin(&mut self) {
+        let (first, drain) = (self.early, self.slowly);
+        let both = first.plus(drain);
+        if both.packets < MEDIUM_FIRST {
+            return;
+        }
+        let spread = (both.rate() * (1.0 - both.rate()) * (1.0 / first.packets.max(1.0) + 1.0 / drain.packets.max(1.0)))
+            .sqrt();
+        let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
+        let lower = if first.rate() < drain.rate() { first } else { drain };
+        let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
+        self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
+        self.learns = MEDIUM_LEARNED as u32;
     }
 
     fn known_rate(&self) -> f64 {
@@ -104,7 +154,7 @@ impl Medium {
             return 0.0;
         }
         // Test of two proportions: do both samples have the same loss rate?
-        let weight = self.known.packets.max(MEDIUM_LEARNED);
+        let weight = self.weight();
         let known = self.known_rate();
         let pooled = (recent.lost + known * weight) / (recent.packets + weight);
         let correlated = correlation(self.all.estimate().burst);
@@ -149,13 +199,14 @@ impl Medium {
         }
         (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
         self.window = Default::default();
-        mem::take(&mut self.suspicion).map(|_| Verdict::Medium { rate })
+        self.suspicion = None;
+        Some(Verdict::Medium)
     }
 
     /// Upper bound of the loss of the medium.
     pub fn loss(&self) -> f64 {
         let known = self.known_rate();
-        let weight = self.known.packets.max(MEDIUM_LEARNED);
+        let weight = self.weight();
         let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
         (known + 2.0 * deviation).min(0.9)
     }

@@ -27,8 +27,8 @@ use rates::Rates;
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, RateController, own_time, queue_is_long};
 use crate::Time;
 use tuning::{
-    CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_ROUND, LOOK_DIVISOR, LOOK_GAIN,
-    LOOK_ROUNDS, MARK_GAIN, NEAR_LIFE, OVERRUN, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
+    CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_ROUND, LEAST_SLOW, LOOK_DIVISOR, LOOK_GAIN,
+    LOOK_ROUNDS, LOSSY, MARK_GAIN, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
     STARTUP_GAIN, STARTUP_QUEUE, WINDOW_GAIN,
 };
 
@@ -142,8 +142,8 @@ impl RateController for Bbr {
         }
     }
 
-    fn on_fate(&mut self, _number: u64, lost: bool) {
-        self.medium.on_fate(lost);
+    fn on_fate(&mut self, number: u64, lost: bool) {
+        self.medium.on_fate(number, lost);
     }
 
     fn on_ecn(&mut self, now: Time, sent: Time) {
@@ -207,6 +207,14 @@ impl Bbr {
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
         if std::env::var("TW_DEBUG").is_ok() { eprintln!("DBG {:p} {:.3} {:?} -> {:?} pace {:.2} slow {:.2}", self, ack.now.0 as f64/1e9, self.phase, phase, self.cruise.rate*8e-6, self.slow*8e-6); }
+        if self.phase == Phase::Drain {
+            self.medium.begin();
+        }
+        if matches!(phase, Phase::Slow | Phase::Drain) {
+            self.medium.slow_down(ack.next);
+        } else {
+            self.medium.speed_up(ack.next);
+        }
         self.phase = phase;
         self.phase_rounds = 0;
         self.phase_round_ends = ack.next;
@@ -233,15 +241,18 @@ impl Bbr {
         let known = Known { loss: self.medium.loss(), excess: self.medium.excess() };
         self.cruise.on_epoch(epoch, self.delays.recent_queue(), known);
         match verdict {
-            Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
+            Some(Verdict::Medium) => self.cruise.regrow(),
             Some(Verdict::Bottleneck) => self.cruise.limit(epoch.arrived() / (1.0 - known.loss)),
             None => {}
         }
         if self.cruise.crowded >= CROWDED && self.medium.is_clean() {
             self.slow_down(Phase::Look, LOOK_GAIN, ack);
-        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at) > NEAR_LIFE) {
+        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at) > NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS)) {
             let depth = 1.5 * self.delays.recent_queue().as_secs_f64() / ack.smoothed.as_secs_f64();
-            self.slow_down(Phase::Slow, (1.0 - depth).clamp(DRAIN_GAIN, SLOW_GAIN), ack);
+            let gain = (1.0 - depth).clamp(LEAST_SLOW, SLOW_GAIN);
+            let is_lossy = known.loss > LOSSY;
+            let gain = if is_lossy { gain.min(SLOW_SHARE * epoch.arrived() / self.cruise.rate) } else { gain };
+            self.slow_down(Phase::Slow, gain, ack);
         }
     }
 
