@@ -3,11 +3,11 @@
 //!
 //! The verb `lab check` calls it. There are three crossings from the near host to the far one: more than the
 //! rate, without impairments, to measure the rate; half the rate in short packets, for losses and their
-//! bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that policer
-//! alone. A second [`Link`](tidewire_sim::link::Link) with the same seed gets each packet at the time it came to
-//! the link, and says what should become of it; another gets it at the time it was sent, and says when it
-//! should arrive. A difference is an error of the lab. Invariant: whether a finding holds depends only on its
-//! numbers.
+//! bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that
+//! policer alone. A second [`Link`](tidewire_sim::link::Link) with the same seed gets each packet at the time
+//! it came to the link, and says what should become of it; another gets it at the time it was sent, and says
+//! when it should arrive. A difference is an error of the lab. Invariant: whether a finding holds depends
+//! only on its numbers.
 
 use std::time::Duration;
 
@@ -143,8 +143,8 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
     Ok(Report { findings, added, shares })
 }
 
-/// The same rate, slots, queue and delay, without impairments. With slots the queue holds what comes while the
-/// link is closed.
+/// The same rate, slots, queue and delay, without impairments. With slots the queue holds what comes while
+/// the link is closed.
 pub(crate) fn unimpaired(link: &LinkConfig) -> LinkConfig {
     let mut plain = LinkConfig::default();
     (plain.capacity, plain.queue, plain.delay) = (link.capacity.clone(), link.queue, link.delay);

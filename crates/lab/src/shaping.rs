@@ -94,8 +94,8 @@ pub(crate) fn police_found(crossing: &Crossing, bucket: &TokenBucket) -> Vec<Fin
     found
 }
 
-/// Which packets of `ip_bytes` pass a bucket that they meet at these times, by the virtual scheduling of ITU-T
-/// I.371: the bucket is known by the time at which it will be full.
+/// Which packets of `ip_bytes` pass a bucket that they meet at these times, by the virtual scheduling of
+/// ITU-T I.371: the bucket is known by the time at which it will be full.
 fn bucket_passes(bucket: &TokenBucket, ip_bytes: u64, times: &[Time]) -> Vec<bool> {
     let rate = u128::from(bucket.rate.bits_per_second());
     // Bytes as nanoseconds times the rate.
@@ -171,7 +171,7 @@ mod tests {
         let check: &dyn Fn(&str) -> Vec<bool> = &check;
         assert_eq!(check("10ms:2ms"), [true, true]);
         assert_eq!(check("10ms:2.1ms"), [false, true]);
-        assert_eq!(check("20ms:4ms")[1], false);
-        assert_eq!(check("none")[1], false);
+        assert!(!check("20ms:4ms")[1]);
+        assert!(!check("none")[1]);
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! `lab check` calls it for a scenario of a network. The way is that of the first flow, or from the first to
 //! the last node. The crossings, figures and bounds are those of [`check`](crate::check), with these
-//! differences: the loss is that of all links together, and each link may add as much delay as one alone. Where
-//! a link polices, which packet exceeds a bucket depends on microseconds, so packets are counted.
+//! differences: the loss is that of all links together, and each link may add as much delay as one alone.
+//! Where a link polices, which packet exceeds a bucket depends on microseconds, so packets are counted.
 //! Routers are kernels that forward. Invariant: whether a finding holds depends only on its numbers.
 
 use std::time::Duration;
@@ -138,11 +138,13 @@ fn predict(topology: &Topology, [from, to]: [usize; 2], crossing: &Crossing) -> 
 }
 
 /// The share of the packets that all links together lose, if each loss model has one and no link sends again.
+/// Not where a link polices: the links in virtual time do not tell why a packet did not arrive.
 fn loss_found(way: &[LinkConfig], lost: &[bool]) -> Option<Finding> {
     let packets = lost.len() as f64;
     let (mut passes, mut deviation) = (1.0, 0.0);
     for link in way {
-        let (share, burst) = share_and_burst(&link.loss).filter(|_| link.mac.arq.is_none())?;
+        let is_plain = link.mac.arq.is_none() && link.police == Police::default();
+        let (share, burst) = share_and_burst(&link.loss).filter(|_| is_plain)?;
         passes *= 1.0 - share;
         deviation += variance(share, burst, packets);
     }
@@ -186,5 +188,23 @@ mod tests {
         assert_eq!(check(&plan), [true, true]);
         let more = LINE.replacen("loss = \"", "loss = \"1", 1);
         assert_eq!(check(&Plan::parse(&more, Path::new("more.toml")).unwrap()), [false, false]);
+    }
+
+    #[test]
+    fn a_way_that_polices_counts_what_arrived() {
+        let plan = |police| {
+            let text = LINE.replacen("loss = \"", &format!("police = \"{police}\"\nloss = \""), 1);
+            Plan::parse(&text, Path::new("policed.toml")).unwrap()
+        };
+        let claimed = plan("10mbit:50kB");
+        let links = way(&claimed.topology, [0, 3]).unwrap();
+        let load = packets(&links[0], SHORT_PACKET, LOAD, Duration::from_secs(20));
+        let check = |truly: &Plan| {
+            let crossing = simulated(truly, &load);
+            let fates = predict(&claimed.topology, [0, 3], &crossing);
+            assert_eq!(loss_found(&links, &pattern(&crossing, &fates)), None);
+            passed_found(&crossing, &fates, &links).holds()
+        };
+        assert!(check(&claimed) && !check(&plan("10.1mbit:50kB")) && !check(&plan("none")));
     }
 }

@@ -4,8 +4,9 @@
 //! with [`Link::poll_delivery`] when [`Link::poll_timeout`] says so. A datagram meets, in this order,
 //!
 //! ```text
-//! MTU -> queue -> serialisation at the rate, in slots -> policer -> blackout, loss (and retransmission on the
-//!     link) -> corruption -> duplication -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
+//! MTU -> queue -> serialisation at the rate, in slots -> policer -> blackout, loss (and retransmission on
+//!     the link) -> corruption -> duplication -> delay + jitter (order kept) -> hold-back (reordering)
+//!     -> delivery
 //! ```
 //!
 //! Behind a drop-tail queue, nothing that happens later changes what becomes of a datagram already sent, so
@@ -79,7 +80,8 @@ pub struct Link<T> {
     /// Attempts to transmit a datagram. The number of an attempt selects its draw of the loss model.
     attempts: u64,
     streams: Streams,
-    /// Number of datagrams that passed the MTU, the queue and the policer. The number of a datagram selects its draws.
+    /// Number of datagrams that passed the MTU, the queue and the policer. The number of a datagram selects
+    /// its draws.
     serial: u64,
     /// Arrival of the newest datagram that was not held back. The next one does not arrive earlier.
     newest_arrival: u64,
@@ -380,8 +382,8 @@ impl<T> Link<T> {
         }
     }
 
-    /// From now on nothing is lost, policed, changed, duplicated, delayed at random or held back. Rate, queue,
-    /// slots, delay and MTU stay. Datagrams in flight keep their fate.
+    /// From now on nothing is lost, policed, changed, duplicated, delayed at random or held back. Rate,
+    /// queue, slots, delay and MTU stay. Datagrams in flight keep their fate.
     pub fn calm(&mut self) {
         let Self { config, policer, loss, .. } = self;
         config.jitter = Duration::ZERO;

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 /// Counts of one direction of a link. Bytes are IP bytes (payload and headers).
 ///
-/// At any time `offered = delivered + queue_dropped + codel_dropped + too_long + policed() + lost + blacked_out
-/// + in_flight`. Copies made by duplication are counted separately, in `duplicated`.
+/// At any time `offered = delivered + queue_dropped + codel_dropped + too_long + policed() + lost +
+/// blacked_out + in_flight`. Copies made by duplication are counted separately, in `duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStats {

@@ -78,8 +78,8 @@ struct Settings {
     /// Fraction of packets that arrive at --to with one byte changed [example: 0.1%]
     #[arg(long)]
     corrupt: Option<String>,
-    /// Rate and bucket of a policer toward --to [examples: 10mbit:50kB, "10mbit:50kB after 5MB", "10mbit:50kB,
-    /// 2s.. none"]
+    /// Rate and bucket of a policer toward --to [examples: 10mbit:50kB, "10mbit:50kB after 5MB",
+    /// "10mbit:50kB, 2s.. none"]
     #[arg(long)]
     police: Option<String>,
     /// Loss in the direction back from --to [example: 1%]
