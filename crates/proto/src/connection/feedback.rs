@@ -72,6 +72,7 @@ impl Connection {
             rtt: None,
             one_way: None,
             newest_bytes: 0,
+            app_limited: false,
             totals: Default::default(),
             smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),

@@ -67,6 +67,8 @@ pub struct AckSample {
     pub one_way: Option<Duration>,
     /// Size of that packet with IP and UDP headers; 0 if there is no round trip.
     pub newest_bytes: u32,
+    /// Whether the application had too little to send when the newest packet left.
+    pub app_limited: bool,
     /// Sums over the life of the path.
     pub totals: Totals,
     /// Smoothed round trip.
@@ -88,13 +90,6 @@ pub struct Totals {
     pub passed: u64,
     /// Acknowledged, late acknowledgements included.
     pub acked: u64,
-}
-
-impl AckSample {
-    /// Whether the application had too little to send when the newest packet left.
-    pub fn app_limited(&self) -> bool {
-        self.rate.is_none_or(|rate| rate.app_limited)
-    }
 }
 
 /// Packets that were declared lost at one moment.

@@ -123,6 +123,7 @@ mod tests {
             rtt: None,
             one_way: None,
             newest_bytes: 0,
+            app_limited: false,
             totals: Default::default(),
             smoothed: time,
             min_rtt: time,

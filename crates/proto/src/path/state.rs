@@ -184,7 +184,7 @@ impl<T: Copy> Path<T> {
         }
         self.rtt.on_sample(now, now.since(sent.at), delay);
         sample.rtt = Some(self.rtt.latest());
-        sample.newest_bytes = sent.bytes;
+        (sample.newest_bytes, sample.app_limited) = (sent.bytes, sent.app_limited);
         sample.one_way = arrival.map(|arrival| self.delivery.one_way.on_sample(now, sent.at, arrival, delay));
         let rtt = self.rtt.latest();
         let arrived = sample.one_way.map_or(now - delay, |one_way| self.delivery.arrival(sent.at, one_way, rtt));

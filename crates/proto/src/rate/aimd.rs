@@ -146,6 +146,7 @@ mod tests {
             rtt: Some(rtt),
             one_way: None,
             newest_bytes: 0,
+            app_limited: false,
             totals: Default::default(),
             smoothed: rtt,
             min_rtt: RTT,

@@ -39,6 +39,7 @@ impl<C: RateController> Driver<C> {
                 rtt: Some(self.rtt),
                 one_way: None,
                 newest_bytes: 0,
+                app_limited: false,
                 totals: Default::default(),
                 smoothed: self.rtt,
                 min_rtt: self.rtt,

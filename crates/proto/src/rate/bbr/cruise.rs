@@ -14,10 +14,10 @@
 
 use core::time::Duration;
 
-use super::AckSample;
+use super::{AckSample, PACKET};
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPIKE,
+    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPARSE, SPIKE,
     TARGET_SCALE,
 };
 
@@ -106,6 +106,10 @@ impl Cruise {
         let target = self.target();
         let found = queue + ahead;
         self.drains = if self.drains { found > target * DRAINED } else { queue > target * SPIKE };
+        if found < target {
+            // A flow that has almost nothing may send a packet now and then.
+            self.rate = self.rate.max(PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
+        }
         let error = if self.drains { -2.0 * found } else { target - found };
         let base = if self.drains { served / self.rate } else { 1.0 };
         self.gain = base * (1.0 + (error / tau).clamp(-MOST_BRAKE, MOST_FILL));

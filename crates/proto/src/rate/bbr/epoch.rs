@@ -69,7 +69,7 @@ impl Epochs {
             return None;
         };
         self.samples += 1;
-        self.limited += u32::from(ack.app_limited());
+        self.limited += u32::from(ack.app_limited);
         self.least = self.least.min(queue);
         self.sum += queue;
         let lasted = ack.left.since(begin.left);

@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use super::tuning::{
     MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED,
+    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN,
 };
 use crate::path::{LossEstimator, correlation};
 
@@ -218,9 +218,16 @@ impl Medium {
         all.weight >= MEDIUM_MANY && all.rate < MEDIUM_CLEAN
     }
 
-    /// Part of the recent packets that was lost beyond what the medium is known to lose.
-    pub fn surplus(&self) -> Option<f64> {
+    /// Whether so much was lost beyond what the medium is known to lose that the path is overrun.
+    pub fn is_overrun(&self) -> bool {
         let recent = self.recent();
-        (recent.packets >= MEDIUM_TESTED).then(|| recent.rate() - self.known_rate())
+        let rate = recent.rate();
+        let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
+        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+    }
+
+    /// Forgets what was learned beside an overrun bottleneck.
+    pub fn forget(&mut self) {
+        *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
     }
 }

@@ -24,11 +24,11 @@ use epoch::{Epoch, Epochs};
 use medium::{Medium, Verdict};
 use rates::Rates;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, RateController, own_time, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, LossSample, RateController, own_time, queue_is_long};
 use crate::Time;
 use tuning::{
     CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_ROUND, LEAST_SLOW, LOOK_DIVISOR, LOOK_GAIN,
-    LOOK_ROUNDS, LOSSY, MARK_GAIN, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
+    LOOK_ROUNDS, LOSSY, MARK_GAIN, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
     STARTUP_GAIN, STARTUP_QUEUE, WINDOW_GAIN,
 };
 
@@ -42,6 +42,9 @@ enum Phase {
     /// A round trip at a pace that the path has just delivered with room to spare. It shows the path without
     /// our queue, and the loss of the medium.
     Slow,
+    /// Almost nothing, after the path was overrun. All flows of our kind that overran it see that and pause at
+    /// the same time, so that the queue drains and its losses end.
+    Pause,
     /// Less in flight than the pipe holds, for two round trips. A queue that stays belongs to another sender.
     Look,
     /// Competes with a sender that keeps the queue full.
@@ -65,6 +68,8 @@ pub struct Bbr {
     arrived: [f64; 4],
     cruise: Cruise,
     medium: Medium,
+    /// When the sender last paused.
+    paused: Option<Time>,
     /// Pace of a slow phase.
     slow: f64,
     /// The competition with a sender that keeps the queue full.
@@ -88,6 +93,7 @@ impl Default for Bbr {
             arrived: [0.0; 4],
             cruise: Cruise::default(),
             medium: Medium::default(),
+            paused: None,
             slow: 0.0,
             contest: None,
             marked: false,
@@ -265,9 +271,11 @@ impl Bbr {
             self.cruise.rate *= MARK_GAIN;
             self.cruise.resume();
         }
-        let surplus = self.medium.surplus().unwrap_or(0.0);
+        if self.medium.is_overrun() && self.paused.is_none_or(|at| ack.now.since(at) > PAUSE_AGAIN) {
+            return self.pause(ack);
+        }
         match self.phase {
-            Phase::Startup if self.delays.standing() > self.queue_limit() / STARTUP_QUEUE || surplus > OVERRUN => {
+            Phase::Startup if self.delays.standing() > self.queue_limit() / STARTUP_QUEUE => {
                 self.end_startup(ack);
             }
             Phase::Drain if self.phase_rounds > 0 && self.delays.standing().as_secs_f64() < 2.0 * self.cruise.target() => {
@@ -275,6 +283,16 @@ impl Bbr {
             }
             _ => {}
         }
+    }
+
+    /// The path is overrun: stops until its queue is gone.
+    fn pause(&mut self, ack: &AckSample) {
+        self.paused = Some(ack.now);
+        let arrived = self.arrived[3].max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
+        self.cruise.begin(arrived * PAUSE_RESUME);
+        self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
+        self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.as_secs_f64());
+        self.contest = None;
     }
 
     fn end_startup(&mut self, ack: &AckSample) {
@@ -290,6 +308,11 @@ impl Bbr {
             Phase::Drain if lasted >= DRAIN_ROUNDS => self.enter(Phase::Cruise, ack),
             Phase::Slow if lasted >= 1 => {
                 self.delays.near_at = Some(ack.now);
+                self.cruise.resume();
+                self.enter(Phase::Cruise, ack);
+            }
+            Phase::Pause if lasted >= PAUSE_ROUNDS => {
+                self.medium.forget();
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
