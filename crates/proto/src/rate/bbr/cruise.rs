@@ -15,10 +15,11 @@
 use core::time::Duration;
 
 use super::{AckSample, PACKET};
+use crate::Time;
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_LEAST, CAP_MOST, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPARSE, SPIKE,
-    TARGET_SCALE,
+    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPARSE, SPIKE,
+    TARGET_SCALE, TEST_STEP,
 };
 
 /// State of the law, described in the module documentation.
@@ -36,11 +37,8 @@ pub(super) struct Cruise {
     /// then, if that gain is a probe for free capacity.
     served: f64,
     pub probe: f64,
-    /// The rate beyond which the bottleneck dropped without a queue, for how many epochs it counts, and for
-    /// how many the next one will.
-    cap: f64,
-    cap_rests: u32,
-    cap_lasts: u32,
+    /// Until then the rate grows in small steps only, because the bottleneck drops without a queue.
+    capped: Option<Time>,
     /// A long queue is drained until it is short.
     drains: bool,
     /// Epochs in a row whose queue was shorter than half of the target.
@@ -56,6 +54,8 @@ pub(super) struct Known {
     pub loss: f64,
     /// Loss beyond that of the medium, where it is significant.
     pub excess: f64,
+    /// The rate falls to show who causes the losses.
+    pub tests: bool,
 }
 
 impl Cruise {
@@ -81,14 +81,19 @@ impl Cruise {
 
     /// The losses were the medium's: the rate fell in vain.
     pub fn regrow(&mut self) {
-        (self.cap_rests, self.cap_lasts) = (0, 0);
+        self.capped = None;
         self.probe = REGROWTH;
     }
 
     /// The bottleneck drops what exceeds this rate.
-    pub fn limit(&mut self, rate: f64) {
-        self.cap_lasts = (2 * self.cap_lasts).clamp(CAP_LEAST, CAP_MOST);
-        (self.cap, self.cap_rests) = (rate, self.cap_lasts);
+    pub fn limit(&mut self, rate: f64, ack: &AckSample) {
+        self.rate = rate;
+        self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
+    }
+
+    /// Whether the bottleneck was found to drop what exceeds the rate.
+    pub fn is_capped(&self, now: Time) -> bool {
+        self.capped.is_some_and(|until| now < until)
     }
 
     /// Takes an acknowledgement: the queue that the latest packets show, and what is in the pipe.
@@ -116,7 +121,7 @@ impl Cruise {
     }
 
     /// Ends an epoch, at whose end the queue was `standing`.
-    pub fn on_epoch(&mut self, epoch: &Epoch, standing: Duration, known: Known) {
+    pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, known: Known) {
         // Delays that vary within an epoch are the path's: the queue of paced flows varies little.
         let noise = (epoch.mean - epoch.least).mul_f64(NOISE_PART);
         self.noise = noise.as_secs_f64();
@@ -127,11 +132,9 @@ impl Cruise {
         let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
         self.queue = Some(queue);
         self.crowded = if least > 2.0 * target { self.crowded + 1 } else { 0 };
-        let excess = known.excess.min(epoch.loss - known.loss).max(0.0);
-        let is_dropped = excess > 0.0;
-        let passed = ((1.0 - epoch.loss) / (1.0 - known.loss)).min(1.0);
+        let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
-        if epoch.app_limited && !is_dropped {
+        if epoch.app_limited && !is_dropped && !known.tests {
             // The pace was not tested. A queue that stands asks for less all the same.
             if least > target {
                 let error = (target - least) / tau;
@@ -140,10 +143,28 @@ impl Cruise {
             self.resume();
             return;
         }
+        let passed = if is_dropped { (1.0 - epoch.loss) / (1.0 - known.loss) } else { 1.0 };
         let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
+        // An empty queue says nothing about the rate of service, which may be higher.
+        let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
+        let anchor = self.rate + weight * (served - self.rate);
+        let step = self.step(queue, tau, served, is_dropped || known.tests);
+        let step = match (is_dropped, known.tests) {
+            (_, true) => step.min(-TEST_STEP),
+            (true, _) => step.min(-DROP_MARGIN),
+            _ if self.is_capped(ack.now) => step.min(CAP_GROWTH),
+            _ => step,
+        };
+        self.rate = (anchor * (1.0 + step.max(-MOST_FALL))).max(LEAST_PACE);
+        if std::env::var("TW_DEBUG").is_ok() {
+            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2} drop {} test {} cap {}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6, is_dropped, known.tests, self.is_capped(ack.now));
+        }
+    }
+    /// Relative change of the rate that the queue asks for.
+    fn step(&mut self, queue: f64, tau: f64, served: f64, loses: bool) -> f64 {
+        let target = self.target();
         let before = core::mem::replace(&mut self.served, served);
-        let is_empty = queue < target / 2.0 && !is_dropped;
-        self.empty = if is_empty { self.empty + 1 } else { 0 };
+        self.empty = if queue < target / 2.0 && !loses { self.empty + 1 } else { 0 };
         // Of a probe, half has to come out as service.
         let pays = served > before * (1.0 + self.probe / 2.0);
         self.probe = match self.empty {
@@ -153,17 +174,6 @@ impl Cruise {
             _ if self.empty % 2 == 0 => 0.0,
             _ => self.probe,
         };
-        // An empty queue says nothing about the rate of service, which may be higher.
-        let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
-        let anchor = self.rate + weight * (served - self.rate);
-        let error = (target - queue) / tau;
-        let step = if self.probe > 0.0 { self.probe } else { error.min(MOST_GROWTH) };
-        self.cap_rests = self.cap_rests.saturating_sub(1);
-        let step = if self.cap_rests > 0 && anchor * (1.0 + step) > self.cap { 0.0_f64.min(step) } else { step };
-        let step = if is_dropped { step.min(0.0) - DROP_MARGIN } else { step };
-        self.rate = (anchor * (1.0 + step.max(-MOST_FALL))).max(LEAST_PACE);
-        if std::env::var("TW_DEBUG").is_ok() {
-            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6);
-        }
+        if self.probe > 0.0 { self.probe } else { ((target - queue) / tau).min(MOST_GROWTH) }
     }
 }

@@ -13,8 +13,8 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN,
+    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
+    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN,
 };
 use crate::path::{LossEstimator, correlation};
 
@@ -40,10 +40,13 @@ impl Tally {
 }
 
 /// Who caused losses beyond those of the known medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// The bottleneck: they ended when the rate fell.
-    Bottleneck,
+    Bottleneck {
+        /// What arrived while it dropped, in bytes per second.
+        arrived: f64,
+    },
     /// The medium: they stayed.
     Medium,
 }
@@ -54,6 +57,8 @@ struct Suspicion {
     /// Loss rate and rate of sending when they began.
     loss: f64,
     rate: f64,
+    /// Least that arrived in an epoch with such losses, in bytes per second.
+    arrived: f64,
     epochs: u32,
     /// Packets since the rate has fallen enough.
     tested: Tally,
@@ -73,6 +78,8 @@ pub(super) struct Medium {
     /// The last epochs, newest last.
     window: [Tally; MEDIUM_WINDOW],
     suspicion: Option<Suspicion>,
+    /// Epochs in a row with such losses.
+    lasting: u32,
     /// Packets of the present or last slow phase, and what slow phases lost.
     slow: Range<u64>,
     slowly: Tally,
@@ -110,7 +117,7 @@ impl Medium {
             }
         }
         self.window[MEDIUM_WINDOW - 1].add(lost);
-        if self.learns > 0 {
+        if self.learns > 0 && self.suspicion.is_none() {
             self.learns -= 1;
             self.known.add(lost);
         }
@@ -164,29 +171,37 @@ impl Medium {
         if beyond > MEDIUM_TOLERANCE + MEDIUM_SIGMAS * spread.min(0.1) + few { beyond } else { 0.0 }
     }
 
-    /// Ends an epoch in which the sender sent at `rate`. Losses beside a long queue are drops.
-    pub fn end_epoch(&mut self, rate: f64, is_long: bool) -> Option<Verdict> {
+    /// Ends an epoch in which the sender sent at `rate`, and `arrived` bytes per second arrived. Losses beside
+    /// a long queue are drops. `is_capped` says that the bottleneck is known to drop what exceeds the rate.
+    pub fn end_epoch(&mut self, rate: f64, arrived: f64, is_long: bool, is_capped: bool) -> Option<Verdict> {
         let (excess, recent) = (self.excess(), self.recent());
         let latest = self.window[MEDIUM_WINDOW - 1];
-        self.window.rotate_left(1);
-        self.window[MEDIUM_WINDOW - 1] = Tally::default();
+        if latest.packets >= MEDIUM_SLOT {
+            self.window.rotate_left(1);
+            self.window[MEDIUM_WINDOW - 1] = Tally::default();
+        }
         let known = self.known_rate();
+        self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         let Some(suspicion) = &mut self.suspicion else {
-            if excess > 0.0 {
-                let (tested, quiet) = (Tally::default(), 0);
-                self.suspicion = Some(Suspicion { loss: recent.rate(), rate, epochs: 0, tested, quiet });
+            if excess > 0.0 && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+                let (tested, quiet, epochs) = (Tally::default(), 0, 0);
+                self.suspicion = Some(Suspicion { loss: recent.rate(), rate, arrived, epochs, tested, quiet });
             }
             return None;
         };
         suspicion.epochs += 1;
-        suspicion.quiet = if excess > 0.0 { 0 } else { suspicion.quiet + 1 };
+        suspicion.quiet = if latest.lost == 0.0 || excess == 0.0 { suspicion.quiet + 1 } else { 0 };
+        if suspicion.quiet == 0 && suspicion.epochs <= 2 {
+            suspicion.arrived = suspicion.arrived.min(arrived);
+        }
         if rate <= MEDIUM_YIELDED * suspicion.rate && !is_long {
             suspicion.tested = suspicion.tested.plus(latest);
         }
-        let Suspicion { loss, rate, epochs, tested, quiet } = *suspicion;
+        let Suspicion { loss, arrived, epochs, tested, quiet, .. } = *suspicion;
         if quiet >= 2 {
             self.suspicion = None;
-            return Some(Verdict::Bottleneck);
+            self.window = Default::default();
+            return Some(Verdict::Bottleneck { arrived });
         }
         if epochs < MEDIUM_PATIENCE || tested.packets < MEDIUM_TESTED {
             return None;
@@ -194,13 +209,18 @@ impl Medium {
         if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
             // The loss falls with the rate. What is left is judged anew.
             let next = Suspicion { loss: tested.rate(), epochs: 0, tested: Tally::default(), ..*suspicion };
-            self.suspicion = Some(Suspicion { rate: rate * MEDIUM_YIELDED, ..next });
+            self.suspicion = Some(Suspicion { rate: suspicion.rate * MEDIUM_YIELDED, ..next });
             return None;
         }
         (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
         self.window = Default::default();
         self.suspicion = None;
         Some(Verdict::Medium)
+    }
+
+    /// Whether a lower rate has to show who causes the losses.
+    pub fn is_testing(&self) -> bool {
+        self.suspicion.is_some()
     }
 
     /// Upper bound of the loss of the medium.

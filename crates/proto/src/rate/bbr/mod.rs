@@ -242,13 +242,14 @@ impl Bbr {
         if self.phase != Phase::Cruise {
             return;
         }
-        let before = self.cruise.rate;
-        let verdict = self.medium.end_epoch(before, epoch.least.as_secs_f64() > 2.0 * self.cruise.target());
-        let known = Known { loss: self.medium.loss(), excess: self.medium.excess() };
-        self.cruise.on_epoch(epoch, self.delays.recent_queue(), known);
+        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
+        let verdict = self.medium.end_epoch(self.cruise.rate, epoch.arrived(), is_long, self.cruise.is_capped(ack.now));
+        let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.is_testing());
+        let known = Known { loss, excess, tests };
+        self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), known);
         match verdict {
             Some(Verdict::Medium) => self.cruise.regrow(),
-            Some(Verdict::Bottleneck) => self.cruise.limit(epoch.arrived() / (1.0 - known.loss)),
+            Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - known.loss), ack),
             None => {}
         }
         if self.cruise.crowded >= CROWDED && self.medium.is_clean() {
