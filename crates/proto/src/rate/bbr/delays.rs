@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use super::AckSample;
-use super::tuning::{BASE_LIFE, NEAR, RECENT};
+use super::tuning::{BASE_LIFE, FALL, NEAR, RECENT};
 use crate::Time;
 
 /// Least delay of one class of packet sizes: of the present half of the window, and of the one before.
@@ -39,6 +39,8 @@ pub(super) struct Delays {
     pub samples: usize,
     /// When a sample near the least delay was last seen.
     pub near_at: Option<Time>,
+    /// The least delay has just fallen: it contained a queue of others.
+    pub fell: bool,
     /// Queueing delay of the latest sample.
     pub queue: Duration,
     /// Minimum and smoothed RTT of the path.
@@ -61,6 +63,8 @@ impl Delays {
         self.longest = self.longest.max(ack.newest_bytes);
         let class = usize::from(ack.newest_bytes * 2 > self.longest);
         let least = &mut self.least[class];
+        let before = least.get();
+        self.fell |= before != Duration::MAX && delay + FALL < before;
         least.0[0] = least.0[0].min(delay);
         self.queue = delay.saturating_sub(least.get());
         self.recent[self.samples % RECENT] = self.queue;

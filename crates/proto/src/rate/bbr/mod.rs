@@ -27,8 +27,8 @@ use rates::Rates;
 use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, LossSample, RateController, own_time, queue_is_long};
 use crate::Time;
 use tuning::{
-    CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_ROUND, LEAST_SLOW, LOOK_DIVISOR, LOOK_GAIN,
-    LOOK_ROUNDS, LOSSY, MARK_GAIN, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
+    CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, JOIN_GAIN, LEAST_ROUND, LEAST_SLOW, LOOK_DIVISOR, LOOK_GAIN,
+    LOOK_ROUNDS, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
     STARTUP_GAIN, STARTUP_QUEUE, WINDOW_GAIN,
 };
 
@@ -252,7 +252,11 @@ impl Bbr {
             Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - known.loss), ack),
             None => {}
         }
-        if self.cruise.crowded >= CROWDED && self.medium.is_clean() {
+        if core::mem::take(&mut self.delays.fell) {
+            // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
+            // the path without any queue.
+            self.slow_down(Phase::Slow, JOIN_GAIN, ack);
+        } else if self.cruise.crowded >= CROWDED && self.medium.is_clean() {
             self.slow_down(Phase::Look, LOOK_GAIN, ack);
         } else if self.delays.near_at.is_none_or(|at| ack.now.since(at) > NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS)) {
             let depth = 1.5 * self.delays.recent_queue().as_secs_f64() / ack.smoothed.as_secs_f64();
@@ -307,7 +311,7 @@ impl Bbr {
         match self.phase {
             Phase::Startup if !app_limited => self.check_full(ack),
             Phase::Drain if lasted >= DRAIN_ROUNDS => self.enter(Phase::Cruise, ack),
-            Phase::Slow if lasted >= 1 => {
+            Phase::Slow if lasted >= MOST_SLOW_ROUNDS || !core::mem::take(&mut self.delays.fell) => {
                 self.delays.near_at = Some(ack.now);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);

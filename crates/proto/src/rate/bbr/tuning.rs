@@ -227,3 +227,6 @@ pub const MEDIUM_TOLERATED: u32 = 16;
 pub const TEST_STEP: f64 = 0.08;
 pub const CAP_LIFE: Duration = Duration::from_secs(2);
 pub const CAP_ROUNDS: u32 = 30;
+pub const FALL: Duration = Duration::from_micros(500);
+pub const JOIN_GAIN: f64 = 0.5;
+pub const MOST_SLOW_ROUNDS: u64 = 4;
