@@ -120,8 +120,8 @@ pub(crate) struct LaneReceiver {
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
-    /// Start of the present round trip, and the number of symbols delivered by then.
-    round: (Time, u64),
+    /// Start of the present round trip, and the number of symbols delivered by then. `None` before the first.
+    round: Option<(Time, u64)>,
     /// True if the newest arrival has not been reported to the peer.
     pub news: bool,
     /// Jobs of at most this many products run immediately.
@@ -156,7 +156,7 @@ impl LaneReceiver {
             trace: LaneTracer::new(lane),
             symbols: SymbolStats::default(),
             redundant: 0,
-            round: (Time::ZERO, 0),
+            round: None,
             news: false,
             inline,
         }
@@ -345,12 +345,12 @@ impl LaneReceiver {
     /// Once per round trip, raises the credit by the symbols that were delivered in that time. Without loss
     /// nothing is held beyond the edge, but the sender still needs credit for everything in flight.
     fn tune(&mut self, now: Time, rtt: Duration) {
-        let (since, delivered) = self.round;
+        let (since, delivered) = *self.round.get_or_insert((now, 0));
         let passed = now.since(since);
         if passed < rtt {
             return;
         }
-        self.round = (now, self.symbols.delivered);
+        self.round = Some((now, self.symbols.delivered));
         let per_round = u128::from(self.symbols.delivered - delivered) * rtt.as_nanos() / passed.as_nanos().max(1);
         self.raise_credit(u64::try_from(per_round).unwrap_or(u64::MAX));
     }

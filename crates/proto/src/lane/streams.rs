@@ -40,7 +40,8 @@ pub(crate) struct Stream {
     pub outgoing: Outgoing,
     /// The application was told that the stream is readable, and has not read since.
     told_readable: bool,
-    limit_moved: Time,
+    /// When the limit last moved; before, when the application first read.
+    limit_moved: Option<Time>,
     /// Number of RESET and STOP frames that are not in a symbol yet.
     unsaid: u8,
 }
@@ -156,7 +157,7 @@ impl Streams {
             incoming: Incoming::new(id, self.windows.initial),
             outgoing: Outgoing { limit: self.windows.peer, ..Outgoing::default() },
             told_readable: false,
-            limit_moved: Time::ZERO,
+            limit_moved: None,
             unsaid: 0,
         };
         self.open.insert(id, stream);
@@ -294,16 +295,17 @@ impl Streams {
     /// Moves the byte limit of a stream after a read. Returns whether the peer should be told.
     pub fn update_limit(&mut self, id: StreamId, now: Time, rtt: Duration) -> bool {
         let Some(stream) = self.open.get_mut(&id.0) else { return false };
+        let since = *stream.limit_moved.get_or_insert(now);
         if stream.incoming.wanted_limit() <= stream.incoming.told {
             return false;
         }
-        if now.since(stream.limit_moved) < rtt * WIDEN_ROUNDS {
+        if now.since(since) < rtt * WIDEN_ROUNDS {
             let window = stream.incoming.window();
             let more = window.min(self.windows.max.saturating_sub(window)).min(MAX_WIDENED - self.windows.widened);
             self.windows.widened += more;
             stream.incoming.widen(more);
         }
-        stream.limit_moved = now;
+        stream.limit_moved = Some(now);
         stream.incoming.told = stream.incoming.wanted_limit();
         stream.incoming.told_in = None;
         if !self.unconfirmed.contains(&id.0) {

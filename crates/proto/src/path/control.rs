@@ -61,9 +61,10 @@ pub struct AckSample {
     pub next: u64,
     /// Round trip of the newest packet, if this acknowledgement gave one.
     pub rtt: Option<Duration>,
-    /// One-way delay of that packet above an arbitrary constant, if the peer said when the packet came. Only
-    /// differences mean something. The drift of the clocks is removed, half a minute after the path began. If
-    /// the peer's clock jumps, or after 134 s without a packet, the delay moves on by what the round trip says.
+    /// One-way delay of that packet above an arbitrary constant, if the peer said when the packet came.
+    /// Only differences mean something. The drift of the clocks is removed, half a minute after the path
+    /// began. If the peer's clock jumps, or after 134 s without a packet, the delay moves on by what the
+    /// round trip says.
     pub one_way: Option<Duration>,
     /// Size of that packet with IP and UDP headers; 0 if there is no round trip.
     pub newest_bytes: u32,

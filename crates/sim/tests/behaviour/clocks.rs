@@ -74,3 +74,18 @@ fn one_way_delays_show_the_queue_of_our_direction_whatever_the_clocks() {
         assert!(queue.abs_diff(longest) < Duration::from_millis(5), "{drift_ppm} ppm: {queue:?} of {longest:?}");
     }
 }
+
+/// An end that did not begin when its clock did, as every server, must not behave otherwise: the first credit
+/// of a stream came too late for its window to grow.
+#[test]
+fn a_run_is_the_same_whatever_the_far_clock_shows() {
+    let settings = [(Direction::Both, "rate", "100mbit"), (Direction::Forward, "loss", "5%")];
+    let run = |ahead| {
+        let mut trial = Trial::new(link(&settings), vec![Flow::bulk(End::Near, 20_000_000)], 3);
+        trial.far_clock.ahead = Duration::from_secs(ahead);
+        let report = trial.run();
+        assert!(report.done, "{report:?}");
+        (report.counted.datagrams, report.seconds)
+    };
+    assert!([8, 4_000, 100_000].into_iter().all(|ahead| run(ahead) == run(0)), "{:?}, {:?}", run(8), run(0));
+}
