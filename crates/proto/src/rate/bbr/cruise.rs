@@ -18,8 +18,8 @@ use super::{AckSample, PACKET};
 use crate::Time;
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, REGROWTH, SPARSE, SPIKE,
-    TARGET_SCALE, TEST_STEP,
+    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, SPARSE, SPIKE,
+    TARGET_SCALE,
 };
 
 /// State of the law, described in the module documentation.
@@ -54,8 +54,8 @@ pub(super) struct Known {
     pub loss: f64,
     /// Loss beyond that of the medium, where it is significant.
     pub excess: f64,
-    /// The rate falls to show who causes the losses.
-    pub tests: bool,
+    /// The rate that shows who causes the losses, while that is not known.
+    pub tests: Option<f64>,
 }
 
 impl Cruise {
@@ -80,9 +80,9 @@ impl Cruise {
     }
 
     /// The losses were the medium's: the rate fell in vain.
-    pub fn regrow(&mut self) {
+    pub fn restore(&mut self, rate: f64) {
         self.capped = None;
-        self.probe = REGROWTH;
+        self.rate = self.rate.max(rate);
     }
 
     /// The bottleneck drops what exceeds this rate.
@@ -134,7 +134,7 @@ impl Cruise {
         self.crowded = if least > 2.0 * target { self.crowded + 1 } else { 0 };
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
-        if epoch.app_limited && !is_dropped && !known.tests {
+        if epoch.app_limited && !is_dropped && known.tests.is_none() {
             // The pace was not tested. A queue that stands asks for less all the same.
             if least > target {
                 let error = (target - least) / tau;
@@ -148,16 +148,16 @@ impl Cruise {
         // An empty queue says nothing about the rate of service, which may be higher.
         let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
         let anchor = self.rate + weight * (served - self.rate);
-        let step = self.step(queue, tau, served, is_dropped || known.tests);
+        let step = self.step(queue, tau, served, is_dropped || known.tests.is_some());
         let step = match (is_dropped, known.tests) {
-            (_, true) => step.min(-TEST_STEP),
-            (true, _) => step.min(-DROP_MARGIN),
+            (true, None) => step.min(-DROP_MARGIN),
             _ if self.is_capped(ack.now) => step.min(CAP_GROWTH),
             _ => step,
         };
-        self.rate = (anchor * (1.0 + step.max(-MOST_FALL))).max(LEAST_PACE);
+        let rate = known.tests.map_or(anchor * (1.0 + step.max(-MOST_FALL)), |rate| rate.min(self.rate));
+        self.rate = rate.max(LEAST_PACE);
         if std::env::var("TW_DEBUG").is_ok() {
-            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2} drop {} test {} cap {}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6, is_dropped, known.tests, self.is_capped(ack.now));
+            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2} drop {} test {:?} cap {}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6, is_dropped, known.tests, self.is_capped(ack.now));
         }
     }
     /// Relative change of the rate that the queue asks for.

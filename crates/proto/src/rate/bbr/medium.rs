@@ -13,8 +13,8 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PATIENCE, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN,
+    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
+    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 
@@ -47,8 +47,11 @@ pub(super) enum Verdict {
         /// What arrived while it dropped, in bytes per second.
         arrived: f64,
     },
-    /// The medium: they stayed.
-    Medium,
+    /// The medium: they stayed. The rate before is valid again.
+    Medium {
+        /// That rate in bytes per second.
+        rate: f64,
+    },
 }
 
 /// Losses beyond those of the known medium, whose cause is not known yet.
@@ -57,13 +60,27 @@ struct Suspicion {
     /// Loss rate and rate of sending when they began.
     loss: f64,
     rate: f64,
-    /// Least that arrived in an epoch with such losses, in bytes per second.
+    /// What arrived in that epoch, in bytes per second.
     arrived: f64,
-    epochs: u32,
-    /// Packets since the rate has fallen enough.
+    /// First packet that left at the lower rate, and what those packets lost.
+    from: u64,
     tested: Tally,
-    /// Epochs in a row without such losses.
-    quiet: u32,
+}
+
+impl Suspicion {
+    fn test_rate(&self) -> f64 {
+        (MEDIUM_YIELDED * self.rate).min(TEST_SHARE * self.arrived)
+    }
+}
+
+/// What was sent in an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The rate of sending, and what arrived, in bytes per second.
+    pub rate: f64,
+    pub arrived: f64,
+    /// The next packet.
+    pub next: u64,
 }
 
 /// Losses of the medium, described in the module documentation.
@@ -117,6 +134,9 @@ impl Medium {
             }
         }
         self.window[MEDIUM_WINDOW - 1].add(lost);
+        if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
+            suspicion.tested.add(lost);
+        }
         if self.learns > 0 && self.suspicion.is_none() {
             self.learns -= 1;
             self.known.add(lost);
@@ -171,56 +191,53 @@ impl Medium {
         if beyond > MEDIUM_TOLERANCE + MEDIUM_SIGMAS * spread.min(0.1) + few { beyond } else { 0.0 }
     }
 
-    /// Ends an epoch in which the sender sent at `rate`, and `arrived` bytes per second arrived. Losses beside
-    /// a long queue are drops. `is_capped` says that the bottleneck is known to drop what exceeds the rate.
-    pub fn end_epoch(&mut self, rate: f64, arrived: f64, is_long: bool, is_capped: bool) -> Option<Verdict> {
+    /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
+    /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
+    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
         let (excess, recent) = (self.excess(), self.recent());
-        let latest = self.window[MEDIUM_WINDOW - 1];
-        if latest.packets >= MEDIUM_SLOT {
+        if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
             self.window.rotate_left(1);
             self.window[MEDIUM_WINDOW - 1] = Tally::default();
         }
-        let known = self.known_rate();
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
-        let Some(suspicion) = &mut self.suspicion else {
-            if excess > 0.0 && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
-                let (tested, quiet, epochs) = (Tally::default(), 0, 0);
-                self.suspicion = Some(Suspicion { loss: recent.rate(), rate, arrived, epochs, tested, quiet });
+        let Some(suspicion) = self.suspicion else {
+            if excess > 0.0 && !is_long && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+                self.suspect(recent.rate(), sent);
             }
             return None;
         };
-        suspicion.epochs += 1;
-        suspicion.quiet = if latest.lost == 0.0 || excess == 0.0 { suspicion.quiet + 1 } else { 0 };
-        if suspicion.quiet == 0 && suspicion.epochs <= 2 {
-            suspicion.arrived = suspicion.arrived.min(arrived);
-        }
-        if rate <= MEDIUM_YIELDED * suspicion.rate && !is_long {
-            suspicion.tested = suspicion.tested.plus(latest);
-        }
-        let Suspicion { loss, arrived, epochs, tested, quiet, .. } = *suspicion;
-        if quiet >= 2 {
+        let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
+        if is_long {
+            // The delay shows who drops.
             self.suspicion = None;
-            self.window = Default::default();
-            return Some(Verdict::Bottleneck { arrived });
-        }
-        if epochs < MEDIUM_PATIENCE || tested.packets < MEDIUM_TESTED {
             return None;
+        }
+        if tested.packets < MEDIUM_TESTED {
+            return None;
+        }
+        let known = self.known_rate();
+        let is_quiet = tested.lost <= known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0;
+        self.window = Default::default();
+        self.suspicion = None;
+        if is_quiet {
+            return Some(Verdict::Bottleneck { arrived });
         }
         if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
             // The loss falls with the rate. What is left is judged anew.
-            let next = Suspicion { loss: tested.rate(), epochs: 0, tested: Tally::default(), ..*suspicion };
-            self.suspicion = Some(Suspicion { rate: suspicion.rate * MEDIUM_YIELDED, ..next });
+            self.suspect(tested.rate(), Sent { rate: suspicion.test_rate(), ..sent });
             return None;
         }
         (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
-        self.window = Default::default();
-        self.suspicion = None;
-        Some(Verdict::Medium)
+        Some(Verdict::Medium { rate })
     }
 
-    /// Whether a lower rate has to show who causes the losses.
-    pub fn is_testing(&self) -> bool {
-        self.suspicion.is_some()
+    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
+        self.suspicion = Some(Suspicion { loss, rate, arrived, from: next, tested: Tally::default() });
+    }
+
+    /// The rate at which it shows who causes the losses, while that is not known.
+    pub fn test_rate(&self) -> Option<f64> {
+        self.suspicion.map(|suspicion| suspicion.test_rate())
     }
 
     /// Upper bound of the loss of the medium.
@@ -243,7 +260,9 @@ impl Medium {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+        // What the first flight lost as well is not lost because of the pace.
+        let first = if self.early.packets >= MEDIUM_FIRST { self.early.rate() } else { 0.0 };
+        recent.packets >= MEDIUM_TESTED && rate - self.known_rate().max(first) > OVERRUN + 2.0 * deviation
     }
 
     /// Forgets what was learned beside an overrun bottleneck.

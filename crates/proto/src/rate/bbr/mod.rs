@@ -21,7 +21,7 @@ use contest::Contest;
 use cruise::{Cruise, Known};
 use delays::Delays;
 use epoch::{Epoch, Epochs};
-use medium::{Medium, Verdict};
+use medium::{Medium, Sent, Verdict};
 use rates::Rates;
 
 use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, LossSample, RateController, own_time, queue_is_long};
@@ -243,12 +243,13 @@ impl Bbr {
             return;
         }
         let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
-        let verdict = self.medium.end_epoch(self.cruise.rate, epoch.arrived(), is_long, self.cruise.is_capped(ack.now));
-        let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.is_testing());
+        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next };
+        let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
+        let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         let known = Known { loss, excess, tests };
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), known);
         match verdict {
-            Some(Verdict::Medium) => self.cruise.regrow(),
+            Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
             Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - known.loss), ack),
             None => {}
         }
