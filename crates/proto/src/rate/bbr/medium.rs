@@ -62,19 +62,15 @@ struct Suspicion {
     rate: f64,
     /// What arrived in that epoch, in bytes per second.
     arrived: f64,
+    /// The lower rate that shows the cause.
+    test: f64,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
 }
 
-impl Suspicion {
-    fn test_rate(&self) -> f64 {
-        (MEDIUM_YIELDED * self.rate).min(TEST_SHARE * self.arrived)
-    }
-}
-
 /// What was sent in an epoch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// The rate of sending, and what arrived, in bytes per second.
     pub rate: f64,
@@ -224,7 +220,7 @@ impl Medium {
         }
         if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
             // The loss falls with the rate. What is left is judged anew.
-            self.suspect(tested.rate(), Sent { rate: suspicion.test_rate(), ..sent });
+            self.suspect(tested.rate(), Sent { rate: suspicion.test, ..sent });
             return None;
         }
         (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
@@ -232,12 +228,13 @@ impl Medium {
     }
 
     fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
-        self.suspicion = Some(Suspicion { loss, rate, arrived, from: next, tested: Tally::default() });
+        let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
+        self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
     pub fn test_rate(&self) -> Option<f64> {
-        self.suspicion.map(|suspicion| suspicion.test_rate())
+        self.suspicion.map(|suspicion| suspicion.test)
     }
 
     /// Upper bound of the loss of the medium.
@@ -260,13 +257,17 @@ impl Medium {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        // What the first flight lost as well is not lost because of the pace.
-        let first = if self.early.packets >= MEDIUM_FIRST { self.early.rate() } else { 0.0 };
-        recent.packets >= MEDIUM_TESTED && rate - self.known_rate().max(first) > OVERRUN + 2.0 * deviation
+        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
     }
 
-    /// Forgets what was learned beside an overrun bottleneck.
-    pub fn forget(&mut self) {
+    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether the
+    /// medium caused that.
+    pub fn begin_again(&mut self, sent: Sent, test: f64) {
+        let loss = self.recent().rate();
         *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
+        self.suspect(loss, sent);
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.test = test;
+        }
     }
 }

@@ -68,8 +68,9 @@ pub struct Bbr {
     arrived: [f64; 4],
     cruise: Cruise,
     medium: Medium,
-    /// When the sender last paused.
+    /// When the sender last paused, and what it sent before.
     paused: Option<Time>,
+    overran: Sent,
     /// Pace of a slow phase.
     slow: f64,
     /// The competition with a sender that keeps the queue full.
@@ -94,6 +95,7 @@ impl Default for Bbr {
             cruise: Cruise::default(),
             medium: Medium::default(),
             paused: None,
+            overran: Sent::default(),
             slow: 0.0,
             contest: None,
             marked: false,
@@ -295,6 +297,8 @@ impl Bbr {
     fn pause(&mut self, ack: &AckSample) {
         self.paused = Some(ack.now);
         let arrived = self.arrived[3].max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
+        let rate = self.cruise.rate.max(self.rates.best() as f64 * f64::from(u8::from(self.phase == Phase::Startup)));
+        self.overran = Sent { rate, arrived, next: 0 };
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.as_secs_f64());
@@ -318,7 +322,7 @@ impl Bbr {
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Pause if lasted >= PAUSE_ROUNDS => {
-                self.medium.forget();
+                self.medium.begin_again(Sent { next: ack.next, ..self.overran }, self.cruise.rate);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
