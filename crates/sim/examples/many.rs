@@ -1,9 +1,11 @@
-//! Several of ours on one link, measured between two moments.
+//! Many flows of ours on one link: what each gets, what the queue drops, and how long it is.
 //!
-//! Experiment driver for rate control: `cargo run --release -p tidewire-sim --example many -- KEY=VALUE ...`.
-//! Keys: `n`, `rate`, `rtt` (or a list, one access delay each), `queue`, `gap` (start distance), `time`
-//! (measured), `warm`, `seeds`, `back` (flows in the other direction), `control`, `app` (rate of each), `up`
-//! (rate of the back direction), and any link setting with a prefix `f.` or `b.`.
+//! `cargo run --release -p tidewire-sim --example many -- KEY=VALUE ...` prints a line for each seed. Keys:
+//! `n` flows and `back` flows the other way, `cubic` flows of TCP beside them; `gap` between their starts;
+//! `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link and `up`, that
+//! of the way back; `rtt`, or several with `/` between them, which flows have in turn; `queue`; `warm` after
+//! the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with `f.` or `b.` before
+//! it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such time instead.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -19,185 +21,171 @@ use tidewire_sim::pair::End;
 use tidewire_sim::settings::Direction;
 use tidewire_units::{Rate, parse_duration};
 
-fn main() {
-    let keys: BTreeMap<String, String> = std::env::args()
-        .skip(1)
-        .map(|arg| {
-            let (key, value) = arg.split_once('=').expect("KEY=VALUE");
-            (key.to_owned(), value.to_owned())
-        })
-        .collect();
-    let text = |key: &str, or: &str| keys.get(key).cloned().unwrap_or_else(|| or.to_owned());
-    let time = |key: &str, or: &str| parse_duration(&text(key, or)).expect("a time");
-    let seeds: u64 = text("seeds", "1").parse().expect("a number");
-    let n: usize = text("n", "1").parse().expect("a number");
-    let back: usize = text("back", "0").parse().expect("a number");
-    let cubic: usize = text("cubic", "0").parse().expect("a number");
-    let gap = time("gap", "500ms");
-    let rtts: Vec<Duration> = text("rtt", "60ms").split('/').map(|t| parse_duration(t).expect("a time")).collect();
-    let rate: Rate = text("rate", "25mbit").parse().expect("a rate");
-    let first: u64 = text("seed", "1").parse().expect("a number");
-    for seed in first..first + seeds {
-        let mut topology = Topology::default();
-        let mut node = |name: String, role| {
-            topology.nodes.push(Node { name, role });
-            topology.nodes.len() - 1
-        };
-        let (left, right) = (node("l".into(), Role::Router), node("r".into(), Role::Router));
-        let mut links = Vec::new();
+/// More bytes than any of these links carries.
+const ENDLESS: u64 = 1 << 40;
+
+/// The keys of the command line.
+struct Keys(BTreeMap<String, String>);
+
+impl Keys {
+    fn text<'a>(&'a self, key: &str, or: &'a str) -> &'a str {
+        self.0.get(key).map_or(or, String::as_str)
+    }
+
+    fn count(&self, key: &str, or: usize) -> usize {
+        self.0.get(key).map_or(or, |text| text.parse().unwrap_or_else(|_| panic!("{key} is no number: {text}")))
+    }
+
+    fn time(&self, key: &str, or: &str) -> Duration {
+        parse_duration(self.text(key, or)).unwrap_or_else(|error| panic!("{key}: {error}"))
+    }
+
+    fn rate(&self, key: &str, or: &str) -> Rate {
+        self.text(key, or).parse().unwrap_or_else(|error| panic!("{key}: {error}"))
+    }
+
+    fn rtts(&self) -> Vec<Duration> {
+        let times = self.text("rtt", "60ms").split('/');
+        times.map(|time| parse_duration(time).unwrap_or_else(|error| panic!("rtt: {error}"))).collect()
+    }
+
+    /// Number of flows: of ours, of ours the other way, and of TCP.
+    fn flows(&self) -> [usize; 3] {
+        [self.count("n", 1), self.count("back", 0), self.count("cubic", 0)]
+    }
+
+    /// The link that all share.
+    fn link(&self, seed: u64) -> DuplexConfig {
         let mut link = DuplexConfig::default();
-        let set = |link: &mut DuplexConfig, direction, key: &str, value: &str| {
-            link.set(direction, key, value, Path::new("")).unwrap_or_else(|error| panic!("{key}: {error:?}"));
-        };
-        set(&mut link, Direction::Both, "rate", &text("rate", "25mbit"));
-        if keys.contains_key("up") {
-            set(&mut link, Direction::Back, "rate", &text("up", ""));
-        }
-        let least = *rtts.iter().min().expect("one");
+        let least = self.rtts().into_iter().min().unwrap_or_default();
+        set(&mut link, Direction::Both, "rate", self.text("rate", "25mbit"));
         set(&mut link, Direction::Both, "rtt", &format!("{}us", least.as_micros()));
-        set(&mut link, Direction::Both, "queue", &text("queue", "60ms"));
-        for (key, value) in &keys {
-            if let Some(key) = key.strip_prefix("f.") {
-                set(&mut link, Direction::Forward, key, value);
-            }
-            if let Some(key) = key.strip_prefix("b.") {
-                set(&mut link, Direction::Back, key, value);
+        set(&mut link, Direction::Both, "queue", self.text("queue", "60ms"));
+        for (key, value) in &self.0 {
+            match key.split_once('.') {
+                Some(("f", key)) => set(&mut link, Direction::Forward, key, value),
+                Some(("b", key)) => set(&mut link, Direction::Back, key, value),
+                _ if key == "up" => set(&mut link, Direction::Back, "rate", value),
+                _ => {}
             }
         }
         link.set_seed(seed);
-        links.push(Joint { name: "link".into(), nodes: [left, right], config: link });
-        let mut ends = Vec::new();
-        let total = n + back + cubic;
-        for i in 0..total {
-            let (a, b) = (node(format!("a{i}"), Role::Host), node(format!("b{i}"), Role::Host));
+        link
+    }
+
+    /// Two routers with the shared link between them, and two hosts for each flow.
+    fn topology(&self, seed: u64) -> Topology {
+        let mut topology = Topology::default();
+        let (rtts, total) = (self.rtts(), self.flows().iter().sum::<usize>());
+        let least = rtts.iter().min().copied().unwrap_or_default();
+        let names = ["left".to_owned(), "right".to_owned()].into_iter().map(|name| Node { name, role: Role::Router });
+        topology.nodes.extend(names);
+        topology.links.push(Joint { name: "shared".into(), nodes: [0, 1], config: self.link(seed) });
+        for flow in 0..total {
             let mut access = DuplexConfig::default();
-            set(&mut access, Direction::Both, "rtt", &format!("{}us", (rtts[i % rtts.len()] - least).as_micros()));
-            links.push(Joint { name: format!("x{i}"), nodes: [a, left], config: access });
-            links.push(Joint { name: format!("y{i}"), nodes: [right, b], config: DuplexConfig::default() });
-            ends.push([a, b]);
-        }
-        topology.links = links;
-        let warm = time("warm", "5s");
-        let measured = time("time", "30s");
-        let mut plan = Plan::new(seed, topology);
-        let last = gap * total.saturating_sub(1) as u32;
-        plan.time = Some(last + warm + measured + Duration::from_secs(1));
-        let sample = time("sample", "20ms");
-        plan.sample = sample;
-        let mut config = Config::builder().rate_control(text("control", "bbr").parse().expect("a control"));
-        if let Some(redundancy) = keys.get("redundancy") {
-            config = config.redundancy(redundancy.parse().expect("redundancy"));
-        }
-        let config = config.build().expect("in range");
-        for i in 0..total {
-            let start = gap * i as u32 + Duration::from_micros((seed * 7919 + i as u64 * 104_729) % 50_000);
-            let nodes = if i < n || i >= n + back { ends[i] } else { [ends[i][1], ends[i][0]] };
-            let carrier = if i >= n + back {
-                Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } }
-            } else {
-                let mut stream = Flow::bulk(End::Near, 1 << 40);
-                if let Some(app) = keys.get("app") {
-                    stream.rate = Some(app.parse::<Rate>().expect("a rate").bits_per_second() / 8);
-                }
-                Carrier::Ours {
-                    ends: Box::new([config.clone(), config.clone()]),
-                    streams: vec![stream],
-                    via: Vec::new(),
-                }
-            };
-            plan.flows.push(FlowPlan {
-                name: format!("{i}"),
-                from: nodes[0],
-                to: nodes[1],
-                through: None,
-                start,
-                carrier,
-            });
-        }
-        let mut network = Network::new(&plan);
-        let at = |after: Duration| Time::from_millis(1) + after;
-        if keys.contains_key("trace") {
-            let step = time("trace", "1s");
-            let mut moment = step;
-            let mut before = network.report();
-            while moment < last + warm + measured {
-                network.until(at(moment));
-                let after = network.report();
-                println!("{:6.2} {}", moment.as_secs_f64(), line(&before, &after, step, rate, n, back, moment - step));
-                before = after;
-                moment += step;
+            let more = rtts[flow % rtts.len()] - least;
+            set(&mut access, Direction::Both, "rtt", &format!("{}us", more.as_micros()));
+            for (side, name, config) in [(0, "a", access), (1, "b", DuplexConfig::default())] {
+                let name = format!("{name}{flow}");
+                let node = topology.nodes.len();
+                topology.nodes.push(Node { name: name.clone(), role: Role::Host });
+                let nodes = if side == 0 { [node, 0] } else { [1, node] };
+                topology.links.push(Joint { name, nodes, config });
             }
-            continue;
         }
-        network.until(at(last + warm));
-        let before = network.report();
-        network.until(at(last + warm + measured));
-        let after = network.report();
-        println!("{}", line(&before, &after, measured, rate, n, back, last + warm));
-        if keys.contains_key("early") {
-            println!("  start-up: {}", line_counts(&before));
+        topology
+    }
+
+    fn carrier(&self, is_ours: bool) -> Carrier {
+        if !is_ours {
+            return Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
         }
+        let control = self.text("control", "bbr").parse().unwrap_or_else(|error| panic!("control: {error}"));
+        let config = Config::builder().rate_control(control).build().expect("in range");
+        let mut stream = Flow::bulk(End::Near, ENDLESS);
+        if self.0.contains_key("app") {
+            stream.rate = Some(self.rate("app", "").bits_per_second() / 8);
+        }
+        Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream], via: Vec::new() }
+    }
+
+    /// When flow `number` starts. The seed moves it, so that start-ups meet in different states.
+    fn start(&self, number: usize, seed: u64) -> Duration {
+        let moved = Duration::from_micros((seed * 7_919 + number as u64 * 104_729) % 50_000);
+        self.time("gap", "500ms") * number as u32 + moved
+    }
+
+    fn plan(&self, seed: u64, time: Duration) -> Plan {
+        let mut plan = Plan::new(seed, self.topology(seed));
+        (plan.time, plan.sample) = (Some(time), Duration::from_millis(20));
+        let [ours, back, tcp] = self.flows();
+        for number in 0..ours + back + tcp {
+            let (a, b) = (2 + 2 * number, 3 + 2 * number);
+            let [from, to] = if (ours..ours + back).contains(&number) { [b, a] } else { [a, b] };
+            let carrier = self.carrier(number < ours + back);
+            let (name, start) = (number.to_string(), self.start(number, seed));
+            plan.flows.push(FlowPlan { name, from, to, through: None, start, carrier });
+        }
+        plan
     }
 }
 
-fn line_counts(report: &Report) -> String {
-    let stats = &report.links[0].stats[0];
-    format!("offered {} dropped {}", stats.offered, stats.queue_dropped)
+fn set(link: &mut DuplexConfig, direction: Direction, key: &str, value: &str) {
+    link.set(direction, key, value, Path::new("")).unwrap_or_else(|error| panic!("{key}={value}: {error:?}"));
 }
 
-fn line(
-    before: &Report,
-    after: &Report,
-    measured: Duration,
-    rate: Rate,
-    n: usize,
-    back: usize,
-    since: Duration,
-) -> String {
-    let seconds = measured.as_secs_f64();
-    let goodputs: Vec<f64> = after
-        .flows
-        .iter()
-        .zip(&before.flows)
-        .map(|(after, before)| (after.bytes - before.bytes) as f64 * 8.0 / seconds / 1e6)
-        .collect();
-    let errors: Vec<_> = after.flows.iter().flat_map(|flow| flow.errors.iter()).collect();
-    let shares: Vec<f64> = goodputs.iter().enumerate().filter(|(i, _)| *i < n || *i >= n + back).map(|x| *x.1).collect();
-    let sum: f64 = shares.iter().sum();
-    let jain = sum * sum / (shares.len() as f64 * shares.iter().map(|x| x * x).sum::<f64>());
-    let mut text = String::new();
+/// What happened between two reports, `seconds` apart.
+fn line(keys: &Keys, before: &Report, after: &Report, seconds: f64) -> String {
+    let [ours, back, _] = keys.flows();
+    let flows = after.flows.iter().zip(&before.flows);
+    let mbit: Vec<f64> = flows.map(|(after, before)| (after.bytes - before.bytes) as f64 * 8e-6 / seconds).collect();
+    let ahead: Vec<f64> =
+        mbit.iter().enumerate().filter(|(n, _)| !(ours..ours + back).contains(n)).map(|x| *x.1).collect();
+    let (sum, squares) = ahead.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    let jain = sum * sum / (ahead.len() as f64 * squares);
+    let mut text = format!("sum {sum:6.2}, Jain {jain:.3}");
     for direction in 0..if back > 0 { 2 } else { 1 } {
-        let (b, a) = (&before.links[0].stats[direction], &after.links[0].stats[direction]);
-        let offered = a.offered - b.offered;
-        let dropped = a.queue_dropped - b.queue_dropped;
-        let accepted = |s: &tidewire_sim::link::LinkStats| (s.offered - s.queue_dropped) as f64;
-        let queue = (a.mean_queueing().as_secs_f64() * accepted(a) - b.mean_queueing().as_secs_f64() * accepted(b))
-            / (accepted(a) - accepted(b)).max(1.0);
-        let sent = (a.offered_bytes - b.offered_bytes) as f64 * 8.0 / seconds / 1e6;
-        let samples = &after.links[0].samples[direction];
-        let mut waits: Vec<f64> = samples
-            .iter()
-            .filter(|s| s.at >= Time::from_millis(1) + since)
-            .map(|s| s.bytes as f64 * 8.0 / rate.bits_per_second() as f64 * 1e3)
-            .collect();
-        waits.sort_by(f64::total_cmp);
-        let p95 = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
-        text += &format!(
-            "sent {sent:6.2} drop {:6.3}% queue {:5.1} (p95 {p95:5.1}) ms | ",
-            100.0 * dropped as f64 / offered.max(1) as f64,
-            queue * 1e3
-        );
+        let [before, after] = [before, after].map(|report| report.links[0].stats[direction]);
+        let taken = [before, after].map(|stats| (stats.offered - stats.queue_dropped) as f64);
+        let waited = after.mean_queueing().as_secs_f64() * taken[1] - before.mean_queueing().as_secs_f64() * taken[0];
+        let offered = (after.offered - before.offered) as f64;
+        let sent = (after.offered_bytes - before.offered_bytes) as f64 * 8e-6 / seconds;
+        let dropped = (after.queue_dropped - before.queue_dropped + after.policed() - before.policed()) as f64;
+        let (lost, queue) = (100.0 * dropped / offered.max(1.0), 1e3 * waited / (taken[1] - taken[0]).max(1.0));
+        text += &format!("; sent {sent:6.2}, dropped {lost:6.3} %, queue {queue:5.1} ms");
     }
-    let mut sorted = goodputs.clone();
-    if sorted.len() > 12 {
-        sorted.sort_by(f64::total_cmp);
-        sorted = vec![sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]];
+    let mut each = mbit;
+    if each.len() > 12 {
+        each.sort_by(f64::total_cmp);
+        each = vec![each[0], each[each.len() / 2], each[each.len() - 1]];
     }
-    let list: Vec<String> = sorted.iter().map(|x| format!("{x:.2}")).collect();
-    format!(
-        "sum {sum:6.2} ({:.3}) jain {jain:.3} | {text}{} {}",
-        sum * 1e6 / rate.bits_per_second() as f64,
-        list.join(" "),
-        if errors.is_empty() { String::new() } else { format!("ERRORS {errors:?}") }
-    )
+    let errors: Vec<_> = after.flows.iter().flat_map(|flow| &flow.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    text + &each.iter().map(|mbit| format!(" {mbit:.2}")).collect::<String>()
+}
+
+fn main() {
+    let pairs = std::env::args().skip(1).map(|arg| {
+        let (key, value) = arg.split_once('=').unwrap_or_else(|| panic!("write KEY=VALUE for {arg}"));
+        (key.to_owned(), value.to_owned())
+    });
+    let keys = Keys(pairs.collect());
+    let (first, seeds) = (keys.count("seed", 1) as u64, keys.count("seeds", 1) as u64);
+    let last = keys.time("gap", "500ms") * keys.flows().iter().sum::<usize>().saturating_sub(1) as u32;
+    let (begin, time) = (last + keys.time("warm", "5s"), keys.time("time", "30s"));
+    let at = |after: Duration| Time::from_millis(1) + after;
+    for seed in first..first + seeds {
+        let mut network = Network::new(&keys.plan(seed, begin + time + Duration::from_secs(1)));
+        let step = if keys.0.contains_key("trace") { keys.time("trace", "") } else { time };
+        let mut moment = if step < time { Duration::ZERO } else { begin };
+        network.until(at(moment));
+        let mut before = network.report();
+        while moment + step <= begin + time {
+            moment += step;
+            network.until(at(moment));
+            let after = network.report();
+            println!("{:6.1} s: {}", moment.as_secs_f64(), line(&keys, &before, &after, step.as_secs_f64()));
+            before = after;
+        }
+    }
 }

@@ -15,8 +15,8 @@
 
 use core::time::Duration;
 
-use super::one_way::OneWay;
 use super::control::Totals;
+use super::one_way::OneWay;
 use super::trains::Departed;
 use crate::Time;
 

@@ -11,6 +11,7 @@ mod fixed;
 mod hystart;
 mod newreno;
 mod open;
+mod share;
 mod train;
 mod window;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
 pub use open::Open;
+pub use share::Share;
 pub use train::{Train, TrainSteps};
 
 use crate::Custom;
@@ -61,6 +63,9 @@ pub enum RateControl {
     /// Model of the bottleneck after the BBR family. It does not take random loss for congestion.
     #[default]
     Bbr,
+    /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
+    /// and does not compete with TCP for a full queue.
+    Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
     Cubic,
     /// NewReno (RFC 9002 section 7), the simplest controller. It takes every loss for congestion.
@@ -84,11 +89,12 @@ pub enum RateControl {
 
 impl RateControl {
     /// Names that a user can write.
-    const NAMES: [&'static str; 7] = ["bbr", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
+    const NAMES: [&'static str; 8] = ["bbr", "share", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
 
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
             Self::Bbr => Box::new(Bbr::default()),
+            Self::Share => Box::new(Share::default()),
             Self::Cubic => Box::new(Cubic::default()),
             Self::NewReno => Box::new(NewReno::default()),
             Self::Aimd(steps) => Box::new(Aimd::new(steps)),
@@ -104,6 +110,7 @@ impl fmt::Display for RateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bbr => f.write_str("bbr"),
+            Self::Share => f.write_str("share"),
             Self::Cubic => f.write_str("cubic"),
             Self::NewReno => f.write_str("newreno"),
             Self::Aimd(steps) => steps.fmt(f),
@@ -166,6 +173,7 @@ impl FromStr for RateControl {
     fn from_str(text: &str) -> Result<Self, BadRateControl> {
         match (text, text.split_once(':')) {
             ("bbr", _) => Ok(Self::Bbr),
+            ("share", _) => Ok(Self::Share),
             ("cubic", _) => Ok(Self::Cubic),
             ("newreno", _) => Ok(Self::NewReno),
             ("aimd", _) => Ok(Self::Aimd(AimdSteps::MARKED)),
@@ -200,6 +208,7 @@ mod tests {
     fn names_round_trip() {
         for (name, control) in [
             ("bbr", RateControl::Bbr),
+            ("share", RateControl::Share),
             ("cubic", RateControl::Cubic),
             ("newreno", RateControl::NewReno),
             ("open", RateControl::Open),

@@ -37,12 +37,7 @@ const PACKET: f64 = 1_500.0;
 
 impl Ours {
     /// A connection that begins `start` after the network.
-    pub(super) fn start(
-        [near, far]: &[Config; 2],
-        streams: &[Flow],
-        [start, limit]: [Duration; 2],
-        seed: u64,
-    ) -> Self {
+    pub(super) fn start([near, far]: &[Config; 2], streams: &[Flow], [start, limit]: [Duration; 2], seed: u64) -> Self {
         let trial = Trial::new(DuplexConfig::default(), streams.to_vec(), seed);
         let trial = Trial { near: near.clone(), far: far.clone(), limit, ..trial };
         let state = if start.is_zero() {

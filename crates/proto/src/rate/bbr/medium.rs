@@ -1,20 +1,17 @@
-//! Tells losses of the medium from drops of the bottleneck, for a controller that does not take every loss for
+//! Tells losses of the medium from drops of a full queue, for a controller that does not take every loss for
 //! congestion.
 //!
-//! A long queue shows in the delay. A short queue or a policer drops packets without that. What tells them
-//! from a medium is the answer to a lower pace: a bottleneck that is no longer overrun stops to drop, and a
-//! medium loses the same share. So every loss beyond that of the medium first lowers the rate to what
-//! arrived ([`super::cruise`]). If the loss ends, the bottleneck caused it. If the rate has fallen by a
-//! quarter and the loss has not, the medium caused it, and the rate is restored.
-//!
-//! All flows of our kind that share a bottleneck see its drops and fall together, so that the drops end
-//! within some round trips whatever their number.
+//! The delay shows a long queue. A queue too short to show in the delay can still drop packets. Its drops
+//! stop when the sender slows down; the losses of the medium do not. [`super::Bbr`] sends below its rate
+//! estimate in every cycle anyway, while it drains. The loss among those packets is the loss of the medium.
+//! If packets at full pace lose more than that, this module raises an alarm and the sender slows down. The
+//! loss among the slower packets then decides whether the queue or the medium caused the alarm.
 
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_CLEAN, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MANY, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_MOST, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
+    MEDIUM_CLEAN, MEDIUM_ENOUGH, MEDIUM_FEW, MEDIUM_MANY, MEDIUM_SIGMAS, MEDIUM_SIGMAS_BESIDE_QUEUE, MEDIUM_TOLERANCE,
+    MEDIUM_UNKNOWN,
 };
 use crate::path::{LossEstimator, correlation};
 
@@ -30,244 +27,213 @@ impl Tally {
         self.lost += f64::from(u8::from(lost));
     }
 
-    fn plus(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, lost: self.lost + other.lost }
-    }
-
     fn rate(&self) -> f64 {
         if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
     }
 }
 
-/// Who caused losses beyond those of the known medium.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The decision on an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The bottleneck: they ended when the rate fell.
-    Bottleneck {
-        /// What arrived while it dropped, in bytes per second.
-        arrived: f64,
-    },
-    /// The medium: they stayed. The rate before is valid again.
-    Medium {
-        /// That rate in bytes per second.
-        rate: f64,
-    },
+    /// The loss stopped when the pace fell: a queue was full.
+    Queue,
+    /// The loss stayed: the medium loses more than was known.
+    Medium,
 }
 
-/// Losses beyond those of the known medium, whose cause is not known yet.
-#[derive(Clone, Copy, Debug)]
-struct Suspicion {
-    /// Loss rate and rate of sending when they began.
-    loss: f64,
-    rate: f64,
-    /// What arrived in that epoch, in bytes per second.
-    arrived: f64,
-    /// The lower rate that shows the cause.
-    test: f64,
-    /// First packet that left at the lower rate, and what those packets lost.
-    from: u64,
-    tested: Tally,
-}
-
-/// What was sent in an epoch.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
-    /// The rate of sending, and what arrived, in bytes per second.
-    pub rate: f64,
-    pub arrived: f64,
-    /// The next packet.
-    pub next: u64,
-}
-
-/// Losses of the medium, described in the module documentation.
+/// Loss counts of the packets at each pace, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Medium {
-    /// Loss of all packets.
-    all: LossEstimator,
-    /// What the medium is known to lose.
-    known: Tally,
-    /// Packets that may still refine it: those sent at the rate that was just restored.
-    learns: u32,
-    /// The last epochs, newest last.
-    window: [Tally; MEDIUM_WINDOW],
-    suspicion: Option<Suspicion>,
-    /// Epochs in a row with such losses.
-    lasting: u32,
-    /// Packets of the present or last slow phase, and what slow phases lost.
+    /// Loss of the packets sent below the rate estimate.
+    loss: LossEstimator,
+    /// Loss of all packets. It supplies the burst length: the slow packets are too few to show it soon, and
+    /// runs that a queue drops are short.
+    bursts: LossEstimator,
+    /// Numbers of the packets of the current or last slow phase, which are sent below the rate estimate.
     slow: Range<u64>,
-    slowly: Tally,
-    /// The first packets.
-    early: Tally,
+    /// Loss of the packets of that phase alone.
+    latest: LossEstimator,
+    /// Loss of the other packets since that phase began.
+    fast: Tally,
+    /// The alarm that waits for its verdict.
+    alarm: Option<Alarm>,
+}
+
+/// Loss rate that raised an alarm, and the loss estimate of the medium at that time.
+#[derive(Clone, Copy, Debug)]
+struct Alarm {
+    loss: f64,
+    medium: f64,
 }
 
 impl Medium {
-    /// The sender is slow from packet `next` on.
+    /// The sender is slower than its estimate from packet `next` on.
     pub fn slow_down(&mut self, next: u64) {
         self.slow = next..u64::MAX;
-        self.slowly = Tally { packets: self.slowly.packets / 2.0, lost: self.slowly.lost / 2.0 };
+        self.latest = LossEstimator::default();
+        self.fast = Tally::default();
     }
 
-    /// The slow phase ended before packet `next`.
+    /// Whether the slow packets before `next` are enough to estimate the medium, or the path loses too little
+    /// to need an estimate.
+    pub fn has_asked(&self, next: u64) -> bool {
+        let known = self.loss.estimate().weight >= MEDIUM_ENOUGH && self.alarm.is_none()
+            || self.bursts.estimate().rate < MEDIUM_CLEAN;
+        known || (next.saturating_sub(self.slow.start)) as f64 >= MEDIUM_ENOUGH
+    }
+
+    /// Whether start-up so far lost more packets than a medium is assumed to lose.
+    pub fn loses_much(&self) -> bool {
+        self.fast.packets >= MEDIUM_ENOUGH && self.fast.rate() > MEDIUM_UNKNOWN
+    }
+
+    /// The slow phase ends before packet `next`.
     pub fn speed_up(&mut self, next: u64) {
-        self.slow.end = self.slow.end.min(next);
+        if self.slow.end == u64::MAX {
+            self.slow.end = next;
+        }
     }
 
-    /// Takes the fate of each packet, in order.
-    pub fn on_fate(&mut self, number: u64, lost: bool) {
-        self.all.on_fate(lost);
-        if self.early.packets < MEDIUM_EARLY {
-            self.early.add(lost);
-        }
+    /// Takes the fate of each packet, in order. Returns a verdict if an alarm waited for this packet.
+    pub fn on_fate(&mut self, number: u64, lost: bool) -> Option<Verdict> {
+        self.bursts.on_fate(lost);
         if self.slow.contains(&number) {
-            self.slowly.add(lost);
-        } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
-            // What a slow sender does not lose, the medium does not take.
-            let Tally { packets, lost } = self.slowly;
-            let rate = (lost + 1.0) / packets;
-            let upper = rate + 2.0 * (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / packets).sqrt();
-            if upper < self.known.rate() {
-                self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
-            }
-        }
-        self.window[MEDIUM_WINDOW - 1].add(lost);
-        if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
-            suspicion.tested.add(lost);
-        }
-        if self.learns > 0 && self.suspicion.is_none() {
-            self.learns -= 1;
-            self.known.add(lost);
-        }
-    }
-
-    fn recent(&self) -> Tally {
-        self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
-    }
-
-    /// Packets behind what is known. A medium of which nothing is known yet is taken for one that loses
-    /// little, as if many packets had shown it.
-    fn weight(&self) -> f64 {
-        if self.known.packets > 0.0 { self.known.packets } else { MEDIUM_LEARNED }
-    }
-
-    /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
-    /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
-    pub fn begin(&mut self) {
-        let (first, drain) = (self.early, self.slowly);
-        let both = first.plus(drain);
-        if both.packets < MEDIUM_FIRST {
-            return;
-        }
-        let spread = (both.rate() * (1.0 - both.rate()) * (1.0 / first.packets.max(1.0) + 1.0 / drain.packets.max(1.0)))
-            .sqrt();
-        let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
-        let lower = if first.rate() < drain.rate() { first } else { drain };
-        let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
-        self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
-        self.learns = MEDIUM_LEARNED as u32;
-    }
-
-    fn known_rate(&self) -> f64 {
-        self.known.rate().min(self.all.estimate().upper)
-    }
-
-    /// Loss of the recent packets beyond that of the medium, if it is significant; else zero.
-    pub fn excess(&self) -> f64 {
-        let recent = self.recent();
-        if recent.packets < 1.0 {
-            return 0.0;
-        }
-        // Test of two proportions: do both samples have the same loss rate?
-        let weight = self.weight();
-        let known = self.known_rate();
-        let pooled = (recent.lost + known * weight) / (recent.packets + weight);
-        let correlated = correlation(self.all.estimate().burst);
-        let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / recent.packets + 1.0 / weight)).sqrt();
-        let beyond = recent.rate() - known;
-        let few = MEDIUM_FEW * correlated / recent.packets;
-        if beyond > MEDIUM_TOLERANCE + MEDIUM_SIGMAS * spread.min(0.1) + few { beyond } else { 0.0 }
-    }
-
-    /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
-    /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
-    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
-        let (excess, recent) = (self.excess(), self.recent());
-        if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
-            self.window.rotate_left(1);
-            self.window[MEDIUM_WINDOW - 1] = Tally::default();
-        }
-        self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
-        let Some(suspicion) = self.suspicion else {
-            if excess > 0.0 && !is_long && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
-                self.suspect(recent.rate(), sent);
-            }
-            return None;
-        };
-        let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
-        if is_long {
-            // The delay shows who drops.
-            self.suspicion = None;
+            self.loss.on_fate(lost);
+            self.latest.on_fate(lost);
             return None;
         }
-        if tested.packets < MEDIUM_TESTED {
+        self.fast.add(lost);
+        if number < self.slow.end {
             return None;
         }
-        let known = self.known_rate();
-        let is_quiet = tested.lost <= known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0;
-        self.window = Default::default();
-        self.suspicion = None;
-        if is_quiet {
-            return Some(Verdict::Bottleneck { arrived });
+        let Alarm { loss, medium } = self.alarm.take()?;
+        if self.latest.estimate().rate < (loss + medium) / 2.0 {
+            return Some(Verdict::Queue);
         }
-        if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
-            // The loss falls with the rate. What is left is judged anew.
-            self.suspect(tested.rate(), Sent { rate: suspicion.test, ..sent });
-            return None;
+        if self.latest.estimate().rate >= loss {
+            // The old estimate of the medium is out of date.
+            self.loss = core::mem::take(&mut self.latest);
         }
-        (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
-        Some(Verdict::Medium { rate })
+        Some(Verdict::Medium)
     }
 
-    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
-        let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
-        self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
-    }
-
-    /// The rate at which it shows who causes the losses, while that is not known.
-    pub fn test_rate(&self) -> Option<f64> {
-        self.suspicion.map(|suspicion| suspicion.test)
-    }
-
-    /// Upper bound of the loss of the medium.
-    pub fn loss(&self) -> f64 {
-        let known = self.known_rate();
-        let weight = self.weight();
-        let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
-        (known + 2.0 * deviation).min(0.9)
+    /// Ends a round trip. Returns whether the packets at full pace since the last slow phase lost more than
+    /// the medium explains. `stood` says that a queue stood throughout the round trip.
+    pub fn end_round(&mut self, stood: bool) -> bool {
+        let fast = self.fast;
+        let medium = self.loss.estimate();
+        if medium.weight < MEDIUM_ENOUGH || fast.packets < 1.0 || self.alarm.is_some() {
+            return false;
+        }
+        // Test of two proportions: do both samples have the same loss rate? The estimate of the medium is a
+        // sample too, and a small one at first.
+        let rate = fast.rate();
+        let pooled = (fast.lost + medium.rate * medium.weight) / (fast.packets + medium.weight);
+        let correlated = correlation(self.bursts.estimate().burst);
+        let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / fast.packets + 1.0 / medium.weight)).sqrt();
+        let sigmas = if stood { MEDIUM_SIGMAS_BESIDE_QUEUE } else { MEDIUM_SIGMAS };
+        let excess = rate > medium.rate + MEDIUM_TOLERANCE + sigmas * spread + MEDIUM_FEW * correlated / fast.packets;
+        if excess {
+            self.alarm = Some(Alarm { loss: rate, medium: medium.rate });
+        }
+        excess
     }
 
     /// Whether so few packets are lost that a TCP flow can fill the path and its queue. The losses are then
     /// drops of the queue.
     pub fn is_clean(&self) -> bool {
-        let all = self.all.estimate();
+        let all = self.bursts.estimate();
         all.weight >= MEDIUM_MANY && all.rate < MEDIUM_CLEAN
     }
 
-    /// Whether so much was lost beyond what the medium is known to lose that the path is overrun.
-    pub fn is_overrun(&self) -> bool {
-        let recent = self.recent();
-        let rate = recent.rate();
-        let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+    /// Bytes per second that the bottleneck let through, where `acked` arrived and `passed` were sent. Beside
+    /// a standing queue the medium is assumed to lose what was seen. Without one, it is assumed to lose its
+    /// upper bound.
+    pub fn carried(&self, acked: u64, passed: u64, stands: bool) -> u64 {
+        let (medium, all) = (self.loss.estimate(), self.bursts.estimate());
+        let loss = match medium.weight < MEDIUM_ENOUGH {
+            true => MEDIUM_UNKNOWN,
+            false if stands => medium.rate.min(all.rate).min(0.9),
+            false => (medium.upper.min(all.upper) + MEDIUM_TOLERANCE).min(0.9),
+        };
+        passed.min((acked as f64 / (1.0 - loss)) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs cycles of 125 packets per round trip: one round trip below the estimate, two at full pace.
+    /// `lose(slow)` gives the losses per round trip, evenly spread.
+    fn alarms(cycles: u64, lose: impl Fn(bool) -> u64) -> (u32, Vec<Verdict>) {
+        let (mut medium, mut number, mut alarms, mut verdicts) = (Medium::default(), 0, 0, Vec::new());
+        for round in 0..3 * cycles {
+            let slow = round % 3 == 0;
+            if slow {
+                medium.slow_down(number)
+            } else {
+                medium.speed_up(number)
+            }
+            let lost = lose(slow);
+            for n in 0..125 {
+                verdicts.extend(medium.on_fate(number, (n + 1) * lost / 125 > n * lost / 125));
+                number += 1;
+            }
+            alarms += u32::from(medium.end_round(false));
+        }
+        (alarms, verdicts)
     }
 
-    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether the
-    /// medium caused that.
-    pub fn begin_again(&mut self, sent: Sent, test: f64) {
-        let loss = self.recent().rate();
-        *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
-        self.suspect(loss, sent);
-        if let Some(suspicion) = &mut self.suspicion {
-            suspicion.test = test;
+    #[test]
+    fn loss_that_does_not_move_with_the_pace_raises_no_alarm() {
+        for lost in [0, 1, 12, 25, 60] {
+            assert_eq!(alarms(20, |_| lost).0, 0, "{lost} of 125");
         }
+    }
+
+    /// Gilbert 10 % x 4, cycles of 20 packets below the estimate and 200 at full pace. A few slow packets do
+    /// not show the burst length, and that must not raise an alarm.
+    #[test]
+    fn bursts_raise_no_alarm() {
+        let (mut draw, mut alarms) = (1_u64, 0);
+        let mut below = |bound: u64| {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (draw >> 33) % bound
+        };
+        for _ in 0..50 {
+            let (mut medium, mut number, mut bad) = (Medium::default(), 0, false);
+            for part in (0..11).cycle().take(11 * 20) {
+                match part {
+                    0 => medium.slow_down(number),
+                    1 => medium.speed_up(number),
+                    _ => {}
+                }
+                for _ in 0..20 {
+                    bad = if bad { below(4) > 0 } else { below(36) == 0 };
+                    medium.on_fate(number, bad);
+                    number += 1;
+                }
+                alarms += u32::from((part == 5 || part == 10) && medium.end_round(false));
+            }
+        }
+        assert_eq!(alarms, 0, "of 2,000");
+    }
+
+    #[test]
+    fn loss_that_goes_away_with_the_pace_is_the_queues() {
+        let (alarms, verdicts) = alarms(20, |slow| if slow { 0 } else { 10 });
+        assert!(alarms > 10 && verdicts.iter().all(|verdict| *verdict == Verdict::Queue), "{alarms} {verdicts:?}");
+    }
+
+    #[test]
+    fn the_bottleneck_carried_what_the_medium_did_not_take() {
+        let mut medium = Medium::default();
+        medium.slow_down(0);
+        (0..500).for_each(|n| assert_eq!(medium.on_fate(n, n % 10 == 0), None));
+        let carried = medium.carried(900, 1_000, false);
+        assert_eq!(carried, 1_000, "the medium took the rest");
+        let carried = medium.carried(900, 1_500, false);
+        assert!((1_000..1_050).contains(&carried), "{carried}: the queue dropped the rest");
     }
 }

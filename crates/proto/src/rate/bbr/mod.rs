@@ -1,54 +1,69 @@
 //! The default controller: a model of the bottleneck after the BBR family (draft-ietf-ccwg-bbr). It does not
 //! take random loss for congestion.
 //!
-//! Start-up doubles the pace each round trip until a queue shows, or until more is dropped. From then on the
-//! pace follows the law of [`cruise`]: what the path passed, corrected by the queue. Short phases at a lower
-//! pace show what nothing else shows: the path without our queue, and the loss of the medium
-//! ([`medium`]). Where another sender keeps the queue full, it competes as CUBIC does while that lasts
-//! ([`contest`]).
+//! It keeps the bottleneck's rate (windowed maximum of the measured delivery rates) and the minimum RTT. It
+//! paces at the rate and limits the bytes in flight by the product of both. It differs from BBR in seven
+//! points, each because of a measurement:
+//! - While the queue is short, the rate counts bytes *passed*, which includes lost ones (see
+//!   [`crate::path::DeliveryRate`]). BBR's rate is `(1 - p)` of the bottleneck and collapses once `1.25 (1 -
+//!   p) < 1`: kernel BBR keeps 38 % at 20 % loss.
+//! - Start-up also uses the dispersion of packets ([`crate::path::Dispersion`]), which shows the rate one
+//!   round trip before rates measured over a round trip do.
+//! - Start-up ends when the round trip shows a queue, not only when the rate stops growing. It never needs a
+//!   full queue.
+//! - Where another sender keeps the queue full, it competes as CUBIC does while that lasts
+//!   ([`contest`]).
+//! - Where that sender does not yield to losses either, it keeps a constant window of half of the path
+//!   ([`hold`]).
+//! - A queue that stands for a round trip, even one too short to end start-up, lowers the pace by a twentieth
+//!   and reduces the loss that is attributed to the medium. Otherwise a short queue would drop packets and
+//!   the sender would take the drops for random loss.
+//! - A standing queue ends a cruise early. No time is spent at four packets in flight to probe the minimum
+//!   RTT: the drain after each probe shows it, and only if that fails the bytes in flight are halved for one
+//!   round trip.
 
 mod contest;
-mod cruise;
 mod delays;
-mod epoch;
+mod hold;
 mod medium;
 mod rates;
+#[cfg(test)]
+mod tests;
 mod tuning;
 
 use core::time::Duration;
 
 use contest::Contest;
-use cruise::{Cruise, Known};
-use delays::Delays;
-use epoch::{Epoch, Epochs};
-use medium::{Medium, Sent, Verdict};
+use delays::RoundTrips;
+use hold::{Hold, Turn};
+use medium::{Medium, Verdict};
 use rates::Rates;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, LossSample, RateController, own_time, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, RateController, own_time, queue_is_long};
 use crate::Time;
 use tuning::{
-    CROWDED, DRAIN_GAIN, DRAIN_ROUNDS, FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, JOIN_GAIN, LEAST_ROUND, LEAST_SLOW, LOOK_DIVISOR, LOOK_GAIN,
-    LOOK_ROUNDS, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_GAIN, SLOW_SHARE,
-    STARTUP_GAIN, STARTUP_QUEUE, WINDOW_GAIN,
+    ANSWER, ASK_GAIN, ASKED, CRUISE_GAIN, CRUISE_ROUNDS, DOWN_GAIN, DRAIN_GAIN, DRAIN_ROUNDS, DROP_GAIN, FIRST_FLIGHT,
+    FULL_GROWTH, FULL_ROUNDS, LEAST_ROUND, LOOK_DIVISOR, LOOKED, MARK_GAIN, MIN_RTT_LIFE, MOST_CRUISE_ROUNDS,
+    QUEUE_DIVISOR, QUEUE_FLOOR, RECENT, RETURNS, SHARED_UP_GAIN, SHORT_QUEUE, SOON, STARTUP_GAIN, STARTUP_QUEUE,
+    STOOD_GAIN, UP_GAIN, UP_GROWTH, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Startup,
-    /// After start-up: half of the rate until its queue is gone and the medium's loss is known.
     Drain,
-    /// The law of [`cruise`].
+    Up,
+    Down,
     Cruise,
-    /// A round trip at a pace that the path has just delivered with room to spare. It shows the path without
-    /// our queue, and the loss of the medium.
-    Slow,
-    /// Almost nothing, after the path was overrun. All flows of our kind that overran it see that and pause at
-    /// the same time, so that the queue drains and its losses end.
-    Pause,
+    /// Half of the usual bytes in flight for a round trip, which shows the path without the sender's own
+    /// queue.
+    Probe,
     /// Less in flight than the pipe holds, for two round trips. A queue that stays belongs to another sender.
     Look,
     /// Competes with a sender that keeps the queue full.
     Compete,
+    /// Holds a constant window beside a sender that keeps the queue full and does not yield.
+    Hold,
 }
 
 /// The default controller, described in the module documentation.
@@ -62,23 +77,31 @@ pub struct Bbr {
     /// age by them.
     round_ends: u64,
     rates: Rates,
-    delays: Delays,
-    epochs: Epochs,
-    /// What arrived in each of the last epochs, in bytes per second.
-    arrived: [f64; 4],
-    cruise: Cruise,
-    medium: Medium,
-    /// When the sender last paused, and what it sent before.
-    paused: Option<Time>,
-    overran: Sent,
-    /// Pace of a slow phase.
-    slow: f64,
+    delays: RoundTrips,
+    standing: Standing,
+    /// Whether the peer reported congestion marks for which the rate has not fallen yet.
+    marked: bool,
+    /// Consecutive cruises that a queue ended soon.
+    returns: u32,
     /// The competition with a sender that keeps the queue full.
     contest: Option<Contest>,
-    /// Whether the peer reported congestion marks for which the rate has not fallen yet, and when the rate
-    /// last fell for them. Marks on packets sent until then cause no further fall.
-    marked: bool,
+    hold: Hold,
+    medium: Medium,
+    /// Length of a cruise in round trips.
+    cruise_rounds: u64,
+    /// Time at which the rate last fell for marks. Marks on packets sent until then cause no further fall.
     lowered: Option<Time>,
+}
+
+/// A queue that stands.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Whether a queue stood throughout the last round.
+    stood: bool,
+    /// The newest packet acknowledged, and the next packet to be sent when a standing queue was last seen.
+    /// Rate samples of packets between the two include drops of that queue.
+    newest: u64,
+    until: u64,
 }
 
 impl Default for Bbr {
@@ -89,16 +112,14 @@ impl Default for Bbr {
             phase_round_ends: 0,
             round_ends: 0,
             rates: Rates::default(),
-            delays: Delays::default(),
-            epochs: Epochs::default(),
-            arrived: [0.0; 4],
-            cruise: Cruise::default(),
-            medium: Medium::default(),
-            paused: None,
-            overran: Sent::default(),
-            slow: 0.0,
-            contest: None,
+            delays: RoundTrips::default(),
+            standing: Standing::default(),
             marked: false,
+            returns: 0,
+            contest: None,
+            hold: Hold::default(),
+            medium: Medium::default(),
+            cruise_rounds: CRUISE_ROUNDS,
             lowered: None,
         }
     }
@@ -106,52 +127,53 @@ impl Default for Bbr {
 
 impl RateController for Bbr {
     fn on_handshake(&mut self, rtt: Duration) {
-        self.delays.min_rtt = rtt;
+        self.delays.min = rtt;
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let queue = self.delays.on_ack(ack);
-        if self.phase == Phase::Startup {
-            if let Some(found) = ack.dispersion {
-                self.rates.slowed = found.slowed;
-                self.sample(found.acked, found.passed, true);
-            }
-            if let Some(sample) = ack.rate {
-                self.sample(sample.acked, sample.passed, sample.app_limited);
-            }
+        self.delays.on_ack(ack);
+        self.standing.newest = ack.newest;
+        if self.delays.latest_least() > self.delays.floor.saturating_add(self.short_queue()) {
+            self.standing.until = ack.next;
+        }
+        if let (Phase::Startup, Some(found)) = (self.phase, ack.dispersion) {
+            self.rates.slowed = found.slowed;
+            self.sample(found.acked, found.passed, true);
+        }
+        if let Some(sample) = ack.rate {
+            self.sample(sample.acked, sample.passed, sample.app_limited);
         }
         if let Some(contest) = &mut self.contest {
             contest.on_ack(ack, self.delays.queue);
         }
+        self.hold.on_ack(ack, self.delays.recent_queue());
         self.leave_early(ack);
-        if std::env::var("TW_ACK").is_ok() {
-            eprintln!("ACK {:p} {:.3} {:?} pace {:.2} win {} infl {} queue {:.2} rtt {:.1} best {:.2}", self, ack.now.0 as f64/1e9, self.phase, self.budget().pacing as f64*8e-6, self.budget().window/1500, ack.in_flight/1500, self.delays.recent_queue().as_secs_f64()*1e3, ack.rtt.unwrap_or_default().as_secs_f64()*1e3, self.rates.best() as f64*8e-6);
-        }
-        if self.phase == Phase::Cruise {
-            self.cruise.on_ack(ack, self.delays.recent_queue());
-        }
-        if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
-            self.end_epoch(&epoch, ack);
-        }
         if ack.newest >= self.round_ends {
-            self.round_ends = ack.next;
-            self.rates.end_round();
+            self.end_round(ack);
         }
         if ack.newest >= self.phase_round_ends {
             self.phase_round_ends = ack.next;
             self.phase_rounds += 1;
             self.end_phase_round(ack);
+            self.delays.least = Duration::MAX;
         }
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
+        let queue = self.delays.recent_queue();
+        self.hold.on_loss(loss, self.delays.latest_least(), queue, queue > self.queue_limit());
         if let Some(contest) = &mut self.contest {
             contest.on_loss(loss, self.delays.queue);
         }
     }
 
     fn on_fate(&mut self, number: u64, lost: bool) {
-        self.medium.on_fate(number, lost);
+        match self.medium.on_fate(number, lost) {
+            Some(Verdict::Queue) => self.probe_less(),
+            // The rate that the alarm took back is valid again.
+            Some(Verdict::Medium) => self.rates.restore(),
+            None => {}
+        }
     }
 
     fn on_ecn(&mut self, now: Time, sent: Time) {
@@ -167,58 +189,99 @@ impl RateController for Bbr {
         if let (Phase::Compete, Some(contest)) = (self.phase, &self.contest) {
             return contest.budget();
         }
-        let (pace, window) = match self.phase {
-            Phase::Startup => {
-                // The first flight over one round trip: the rate at which start-up begins. Rates of the first
-                // few packets must not lower it.
-                let initial = (FIRST_FLIGHT as f64 / self.delays.min_rtt.as_secs_f64().max(1e-4)) as u64;
-                let rate = self.rates.best().max(initial);
-                // Packets that arrive more slowly than they were sent have found the bottleneck.
-                let gain = (STARTUP_GAIN * self.rates.slowed).max(1.0);
-                let window = bytes_in(self.rates.best(), self.delays.min_rtt).saturating_mul(3).max(FIRST_FLIGHT);
-                (rate as f64 * gain, window)
-            }
-            phase => {
-                let pace = if matches!(phase, Phase::Cruise) { self.cruise.pace() } else { self.slow };
-                let round = self.delays.min_rtt.max(self.delays.smoothed);
-                (pace, bytes_in(self.cruise.rate as u64, round).saturating_mul(WINDOW_GAIN))
-            }
+        if let (Phase::Hold, Some(budget)) = (self.phase, self.hold.budget()) {
+            return budget;
+        }
+        let rate = self.rate();
+        // The first flight over one round trip: the rate at which start-up begins. Rates of the first few
+        // packets must not lower it.
+        let initial = (FIRST_FLIGHT as f64 / self.delays.min.as_secs_f64().max(1e-4)) as u64;
+        // A queue may end start-up before any rate sample. A pace of zero would never give one.
+        let rate = if self.phase == Phase::Startup || rate == 0 { rate.max(initial) } else { rate };
+        let gain = match self.phase {
+            // Packets that arrive more slowly than they were sent have found the bottleneck.
+            Phase::Startup => (STARTUP_GAIN * self.rates.slowed).max(1.0),
+            Phase::Drain => DRAIN_GAIN,
+            Phase::Up if self.is_shared() => SHARED_UP_GAIN,
+            Phase::Up if self.phase_rounds < ASKED => ASK_GAIN,
+            Phase::Up if self.phase_rounds < LOOKED => CRUISE_GAIN,
+            Phase::Up => UP_GAIN,
+            Phase::Down | Phase::Look => DOWN_GAIN,
+            Phase::Cruise if self.standing.stood => STOOD_GAIN,
+            Phase::Cruise | Phase::Probe | Phase::Compete | Phase::Hold => CRUISE_GAIN,
         };
-        Budget { window: window.max(INITIAL_WINDOW), pacing: pace as u64 }
+        let product = self.product_of(rate);
+        let window = match self.phase {
+            Phase::Startup => self.product().saturating_mul(3).max(FIRST_FLIGHT),
+            Phase::Probe => product / 2,
+            Phase::Look => (product as f64 * DOWN_GAIN) as u64,
+            _ => bytes_in(rate, self.base()).saturating_mul(WINDOW_GAIN),
+        };
+        Budget { window: window.max(INITIAL_WINDOW), pacing: (rate as f64 * gain) as u64 }
     }
 
     fn is_congested(&self) -> bool {
-        self.medium.excess() > 0.0
-            || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
+        let drops = self.phase == Phase::Hold && self.hold.is_full(self.delays.recent_queue());
+        drops || queue_is_long(self.delays.queue, self.delays.min, self.rate())
     }
 }
 
 impl Bbr {
-    fn queue_limit(&self) -> Duration {
-        (self.delays.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rates.best()))
+    /// Bytes per second that the bottleneck carries.
+    fn rate(&self) -> u64 {
+        self.rates.best()
     }
 
-    /// Takes rate samples of start-up. Samples that are only lower bounds count only if they exceed the known
-    /// rate.
+    /// Bandwidth-delay product in bytes.
+    fn product(&self) -> u64 {
+        self.product_of(self.rate())
+    }
+
+    fn product_of(&self, rate: u64) -> u64 {
+        bytes_in(rate, self.delays.min)
+    }
+
+    fn queue_limit(&self) -> Duration {
+        (self.delays.min / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
+    }
+
+    /// Takes rate samples. Samples that are only lower bounds count only if they exceed the known rate.
     fn sample(&mut self, acked: u64, passed: u64, are_bounds: bool) {
         self.rates.acked = self.rates.acked.max(acked);
-        let rate = passed.min((acked as f64 / (1.0 - self.medium.loss())) as u64);
-        if !are_bounds || rate > self.rates.best() {
+        let rate = if self.is_congested() {
+            acked
+        } else {
+            self.medium.carried(acked, passed, self.standing.newest < self.standing.until)
+        };
+        if !are_bounds || rate > self.rate() {
             self.rates.add(rate);
         }
     }
 
-    /// What the path delivered lately, in bytes per second.
-    fn delivered(&self) -> f64 {
-        self.arrived.iter().copied().fold(0.0, f64::max)
+    /// Whether a probe goes on after this many round trips. It does while its effect is not known yet, and
+    /// while it found more capacity.
+    fn is_more(&self, lasted: u64) -> bool {
+        let grew = |factor: f64| self.rate() as f64 >= self.rates.full as f64 * factor;
+        match lasted {
+            _ if self.is_shared() => false,
+            LOOKED => grew(ANSWER),
+            // The effect of one round trip is known after the next.
+            _ => lasted <= LOOKED + 1 || grew(UP_GROWTH),
+        }
+    }
+
+    /// Whether probes made a short queue drop.
+    fn is_shared(&self) -> bool {
+        self.cruise_rounds > CRUISE_ROUNDS
+    }
+
+    /// The queue is short and drops packets, so probes become rarer and smaller.
+    fn probe_less(&mut self) {
+        self.cruise_rounds = (2 * self.cruise_rounds).min(MOST_CRUISE_ROUNDS);
     }
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
-        if std::env::var("TW_DEBUG").is_ok() { eprintln!("DBG {:p} {:.3} {:?} -> {:?} pace {:.2} slow {:.2}", self, ack.now.0 as f64/1e9, self.phase, phase, self.cruise.rate*8e-6, self.slow*8e-6); }
-        if self.phase == Phase::Drain {
-            self.medium.begin();
-        }
-        if matches!(phase, Phase::Slow | Phase::Drain) {
+        if matches!(phase, Phase::Drain | Phase::Down | Phase::Look) {
             self.medium.slow_down(ack.next);
         } else {
             self.medium.speed_up(ack.next);
@@ -226,110 +289,132 @@ impl Bbr {
         self.phase = phase;
         self.phase_rounds = 0;
         self.phase_round_ends = ack.next;
-        self.delays.restart();
-    }
-
-    /// Sends more slowly, so that our queue drains.
-    fn slow_down(&mut self, phase: Phase, gain: f64, ack: &AckSample) {
-        self.slow = (self.cruise.rate * gain).max(1.0);
-        self.enter(phase, ack);
-    }
-
-    fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
-        self.arrived.rotate_left(1);
-        self.arrived[3] = epoch.arrived();
-        if std::env::var("TW_DEBUG").is_ok() {
-            eprintln!("DBG {:p} {:.3} {:?} pace {:.2} sent {:.2} arr {:.2} loss {:.3} least {:.2} mean {:.2} T {:.2} v {} app {} med {:.3} exc {:.3} crowd {} lasted {:.0}", self, ack.now.0 as f64/1e9, self.phase, self.cruise.rate*8e-6, epoch.sent*8e-6, epoch.arrived()*8e-6, epoch.loss, epoch.least.as_secs_f64()*1e3, epoch.mean.as_secs_f64()*1e3, self.cruise.target()*1e3, self.cruise.probe, epoch.app_limited, self.medium.loss(), self.medium.excess(), self.cruise.crowded, epoch.lasted.as_secs_f64()*1e3);
-        }
-        if self.phase != Phase::Cruise {
-            return;
-        }
-        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
-        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next };
-        let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
-        let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
-        let known = Known { loss, excess, tests };
-        self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), known);
-        match verdict {
-            Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
-            Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - known.loss), ack),
-            None => {}
-        }
-        if core::mem::take(&mut self.delays.fell) {
-            // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
-            // the path without any queue.
-            self.slow_down(Phase::Slow, JOIN_GAIN, ack);
-        } else if self.cruise.crowded >= CROWDED && self.medium.is_clean() {
-            self.slow_down(Phase::Look, LOOK_GAIN, ack);
-        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at) > NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS)) {
-            let depth = 1.5 * self.delays.recent_queue().as_secs_f64() / ack.smoothed.as_secs_f64();
-            let gain = (1.0 - depth).clamp(LEAST_SLOW, SLOW_GAIN);
-            let is_lossy = known.loss > LOSSY;
-            let gain = if is_lossy { gain.min(SLOW_SHARE * epoch.arrived() / self.cruise.rate) } else { gain };
-            self.slow_down(Phase::Slow, gain, ack);
-        }
+        self.delays.samples = 0;
     }
 
     /// Ends phases that end at a single acknowledgement, not at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
         if core::mem::take(&mut self.marked) {
-            if self.phase == Phase::Startup {
-                self.end_startup(ack);
-            }
-            self.cruise.rate *= MARK_GAIN;
-            self.cruise.resume();
+            self.hold.forget();
+            self.rates.lower(MARK_GAIN);
+            let drain = if self.phase == Phase::Startup { Phase::Drain } else { Phase::Down };
+            return self.enter(drain, ack);
         }
-        if self.medium.is_overrun() && self.paused.is_none_or(|at| ack.now.since(at) > PAUSE_AGAIN) {
-            return self.pause(ack);
-        }
+        let product = self.product();
         match self.phase {
-            Phase::Startup if self.delays.standing() > self.queue_limit() / STARTUP_QUEUE => {
-                self.end_startup(ack);
+            Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
+                self.enter(Phase::Drain, ack)
             }
-            Phase::Drain if self.phase_rounds > 0 && self.delays.standing().as_secs_f64() < 2.0 * self.cruise.target() => {
+            Phase::Drain | Phase::Down
+                if (ack.in_flight <= product || self.is_drained())
+                    && (self.phase_rounds > 0 || self.medium.has_asked(ack.next)) =>
+            {
                 self.enter(Phase::Cruise, ack);
+            }
+            Phase::Up if !self.is_shared() && self.standing_queue() > self.queue_limit() => {
+                self.enter(Phase::Down, ack)
+            }
+            Phase::Cruise if self.standing_queue() > self.queue_limit() => {
+                let returned = self.phase_rounds < SOON && self.medium.is_clean();
+                self.returns = if returned { self.returns + 1 } else { 0 };
+                let next = if self.returns < RETURNS { Phase::Down } else { Phase::Look };
+                self.enter(next, ack);
             }
             _ => {}
         }
     }
 
-    /// The path is overrun: stops until its queue is gone.
-    fn pause(&mut self, ack: &AckSample) {
-        self.paused = Some(ack.now);
-        let arrived = self.arrived[3].max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
-        let rate = self.cruise.rate.max(self.rates.best() as f64 * f64::from(u8::from(self.phase == Phase::Startup)));
-        self.overran = Sent { rate, arrived, next: 0 };
-        self.cruise.begin(arrived * PAUSE_RESUME);
-        self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
-        self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.as_secs_f64());
-        self.contest = None;
+    /// Minimum queueing delay of the latest feedback of this phase. It shows the queue that stands, without
+    /// short peaks.
+    fn standing_queue(&self) -> Duration {
+        if self.delays.samples < RECENT {
+            return Duration::ZERO;
+        }
+        self.delays.latest_least().saturating_sub(self.base())
     }
 
-    fn end_startup(&mut self, ack: &AckSample) {
-        self.cruise.begin(self.rates.best() as f64);
-        self.slow_down(Phase::Drain, DRAIN_GAIN, ack);
+    /// Whether start-up overruns a short queue: the queue stands, and more is lost than a medium is assumed
+    /// to lose. The drops may block the sender, which then counts as limited by the application.
+    fn overruns(&self) -> bool {
+        self.medium.loses_much() && self.standing_queue() > self.short_queue()
+    }
+
+    /// Round trip without a queue of our own. On a path that loses packets, the delay that remains after a
+    /// drain is the path's jitter, since no TCP keeps a queue there. On a clean path it may be another
+    /// sender's queue, so only the minimum RTT counts.
+    fn base(&self) -> Duration {
+        let is_known = self.delays.floor != Duration::MAX && !self.medium.is_clean();
+        if is_known { self.delays.min.max(self.delays.floor) } else { self.delays.min }
+    }
+
+    /// Whether the delay is back at that of the last drain after a round trip of draining. Bytes in flight
+    /// beyond the product are then the path's jitter.
+    fn is_drained(&self) -> bool {
+        self.phase_rounds > 0
+            && self.delays.least <= self.base().saturating_add(self.short_queue())
+            && !self.medium.is_clean()
+    }
+
+    /// Queueing delay above the floor that shows a standing queue.
+    fn short_queue(&self) -> Duration {
+        SHORT_QUEUE.max(own_time(self.rate()))
+    }
+
+    fn end_round(&mut self, ack: &AckSample) {
+        self.round_ends = ack.next;
+        self.stand_firm(ack);
+        // Rounds without a sample, such as those of an application that sends little, do not age the
+        // estimate.
+        self.rates.end_round();
+        self.standing.stood = self.delays.round_least != Duration::MAX
+            && self.delays.round_least > self.delays.floor.saturating_add(self.short_queue());
+        self.delays.round_least = Duration::MAX;
+        if self.medium.end_round(self.standing.stood) && matches!(self.phase, Phase::Up | Phase::Cruise | Phase::Probe)
+        {
+            self.rates.doubt(DROP_GAIN);
+            self.enter(Phase::Down, ack);
+        }
+    }
+
+    /// Begins or ends to hold a constant window.
+    fn stand_firm(&mut self, ack: &AckSample) {
+        if matches!(self.phase, Phase::Startup | Phase::Drain) {
+            return self.hold.forget();
+        }
+        let is_saturated = ack.rate.is_some_and(|rate| !rate.app_limited);
+        match self.hold.end_round(ack.now, ack.in_flight, is_saturated) {
+            Some(Turn::Begin) => {
+                (self.contest, self.returns) = (None, 0);
+                self.enter(Phase::Hold, ack);
+            }
+            Some(Turn::End(window)) => {
+                self.contest = Some(Contest::begin((window / 2).max(INITIAL_WINDOW)));
+                self.enter(Phase::Compete, ack);
+            }
+            None => {}
+        }
     }
 
     fn end_phase_round(&mut self, ack: &AckSample) {
         let lasted = self.phase_rounds;
         let app_limited = ack.rate.is_none_or(|rate| rate.app_limited);
         match self.phase {
-            Phase::Startup if !app_limited => self.check_full(ack),
-            Phase::Drain if lasted >= DRAIN_ROUNDS => self.enter(Phase::Cruise, ack),
-            Phase::Slow if lasted >= MOST_SLOW_ROUNDS || !core::mem::take(&mut self.delays.fell) => {
-                self.delays.near_at = Some(ack.now);
-                self.cruise.resume();
-                self.enter(Phase::Cruise, ack);
+            Phase::Startup if !app_limited || self.overruns() => self.check_full(ack),
+            Phase::Up if self.is_more(lasted) => self.rates.full = self.rate(),
+            Phase::Up => self.enter(Phase::Down, ack),
+            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS => self.enter(Phase::Look, ack),
+            Phase::Look if lasted >= LOOKED => self.end_look(ack),
+            Phase::Compete if self.contest.as_mut().is_none_or(Contest::end_round) => self.enter(Phase::Look, ack),
+            Phase::Probe if lasted >= 2 => {
+                self.delays.near_min_at = ack.now;
+                self.enter(Phase::Up, ack);
             }
-            Phase::Pause if lasted >= PAUSE_ROUNDS => {
-                self.medium.begin_again(Sent { next: ack.next, ..self.overran }, self.cruise.rate);
-                self.cruise.resume();
-                self.enter(Phase::Cruise, ack);
-            }
-            Phase::Look if lasted >= LOOK_ROUNDS => self.end_look(ack),
-            Phase::Compete if self.contest.as_mut().is_none_or(Contest::end_round) => {
-                self.cruise.rate = self.delivered().max(1.0);
-                self.slow_down(Phase::Look, LOOK_GAIN, ack);
+            // By now the packets of the drain are acknowledged.
+            Phase::Cruise if lasted == 1 => self.delays.floor = self.delays.least,
+            Phase::Cruise if ack.now.since(self.delays.near_min_at) > MIN_RTT_LIFE => self.enter(Phase::Probe, ack),
+            Phase::Cruise if lasted >= self.cruise_rounds => {
+                self.cruise_rounds = self.cruise_rounds.saturating_sub(CRUISE_ROUNDS / 2).max(CRUISE_ROUNDS);
+                self.enter(Phase::Up, ack);
             }
             _ => {}
         }
@@ -338,14 +423,18 @@ impl Bbr {
     /// Ends a look: less was in flight than the pipe holds. Decides whether the remaining queue belongs to
     /// another sender.
     fn end_look(&mut self, ack: &AckSample) {
-        let stays = self.delays.standing();
-        let is_short = stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.cruise.rate as u64));
+        // A round trip without a sample shows nothing.
+        let least = if self.delays.least == Duration::MAX { self.delays.min } else { self.delays.least };
+        let stays = least.saturating_sub(self.delays.min);
+        let is_short = stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate()));
         if is_short || !self.medium.is_clean() {
-            self.contest = None;
-            self.cruise.begin(self.cruise.rate);
+            if !is_short {
+                self.delays.longer = least;
+            }
+            (self.contest, self.returns) = (None, 0);
             return self.enter(Phase::Cruise, ack);
         }
-        let window = (self.cruise.rate * ack.smoothed.as_secs_f64()) as u64;
+        let window = (self.rate() as f64 * ack.smoothed.as_secs_f64()) as u64;
         self.contest.get_or_insert_with(|| Contest::begin(window.max(INITIAL_WINDOW)));
         self.enter(Phase::Compete, ack);
     }
@@ -360,7 +449,7 @@ impl Bbr {
         if self.rates.full_rounds >= FULL_ROUNDS {
             // No queue was built and no more arrived, so the rest of the packets was dropped.
             self.rates.limit_to_acked();
-            self.end_startup(ack);
+            self.enter(Phase::Drain, ack);
         }
     }
 }

@@ -150,10 +150,10 @@ pub const HOLD_LEAST_TRAIN: Duration = Duration::from_millis(4);
 
 /// Tolerated loss beyond that of the medium. A loss-based competitor causes this much with its own probing
 /// (BBRv2 tolerates 2 % in all).
-pub const MEDIUM_TOLERANCE: f64 = 0.005;
+pub const MEDIUM_TOLERANCE: f64 = 0.01;
 /// The excess must also exceed this many standard deviations of the difference between the two rates, widened
 /// for bursts. This gives one false alarm in some hundred cycles.
-pub const MEDIUM_SIGMAS: f64 = 3.5;
+pub const MEDIUM_SIGMAS: f64 = 3.0;
 /// The same number where a queue stood throughout, which is evidence of its own.
 pub const MEDIUM_SIGMAS_BESIDE_QUEUE: f64 = 1.0;
 /// The excess must also exceed this many packets, more where the medium loses in bursts. A single drop proves
@@ -168,64 +168,3 @@ pub const MEDIUM_UNKNOWN: f64 = 0.3;
 /// seldom 1 % of [`MEDIUM_MANY`] packets.
 pub const MEDIUM_CLEAN: f64 = 0.01;
 pub const MEDIUM_MANY: f64 = 256.0;
-
-
-// --- new ---
-pub const BASE_LIFE: Duration = Duration::from_secs(10);
-pub const NEAR: Duration = Duration::from_micros(500);
-pub const NEAR_LIFE: Duration = Duration::from_millis(2_500);
-pub const EPOCH_LEAST: Duration = Duration::from_millis(20);
-pub const EPOCH_MOST: Duration = Duration::from_millis(400);
-pub const EPOCH_SAMPLES: u32 = 4;
-pub const EPOCH_SPREADS: u32 = 4;
-pub const CORRECTION_EPOCHS: f64 = 2.5;
-pub const EXCESS_WEIGHT: f64 = 4.0;
-pub const LEAST_PACE: f64 = 1_000.0;
-pub const LEAST_TARGET: f64 = 0.0005;
-pub const MOST_FALL: f64 = 0.3;
-pub const MOST_GROWTH: f64 = 0.25;
-pub const MOST_VELOCITY: f64 = 64.0;
-pub const NOISE_PART: f64 = 1.5;
-pub const TARGET_SCALE: f64 = 18.0;
-pub const CROWDED: u32 = 12;
-pub const LOOK_GAIN: f64 = 0.75;
-pub const LOOK_ROUNDS: u64 = 2;
-pub const OVERRUN: f64 = 0.25;
-pub const PAUSE_GAIN: f64 = 0.05;
-pub const PAUSE_ROUNDS: u64 = 3;
-pub const PAUSE_AGAIN: Duration = Duration::from_secs(5);
-pub const PAUSE_RESUME: f64 = 0.5;
-pub const SLOW_GAIN: f64 = 0.9;
-pub const LEAST_SLOW: f64 = 0.3;
-pub const SLOW_SHARE: f64 = 0.5;
-pub const MEDIUM_MEMORY: f64 = 1024.0;
-pub const MEDIUM_LEAST_PAUSE: u32 = 16;
-pub const MEDIUM_MOST_PAUSE: u32 = 128;
-pub const FIRST_GROWTH: f64 = 0.03;
-pub const BRAKE_ROUNDS: f64 = 1.0;
-pub const MOST_BRAKE: f64 = 0.9;
-pub const MOST_FILL: f64 = 0.05;
-pub const MEDIUM_LEARNED: f64 = 512.0;
-pub const MEDIUM_PATIENCE: u32 = 4;
-pub const MEDIUM_PERSISTS: f64 = 0.7;
-pub const MEDIUM_TESTED: f64 = 64.0;
-pub const MEDIUM_WINDOW: usize = 4;
-pub const MEDIUM_YIELDED: f64 = 0.75;
-pub const SPIKE: f64 = 4.0;
-pub const DRAINED: f64 = 0.25;
-pub const CAP_GROWTH: f64 = 0.005;
-pub const DROP_MARGIN: f64 = 0.005;
-pub const NEAR_ROUNDS: u32 = 40;
-pub const LOSSY: f64 = 0.02;
-pub const MEDIUM_FIRST: f64 = 24.0;
-pub const MEDIUM_EARLY: f64 = 32.0;
-pub const MEDIUM_MOST: f64 = 0.6;
-pub const SPARSE: Duration = Duration::from_millis(100);
-pub const MEDIUM_SLOT: f64 = 32.0;
-pub const MEDIUM_TOLERATED: u32 = 16;
-pub const TEST_SHARE: f64 = 0.9;
-pub const CAP_LIFE: Duration = Duration::from_secs(2);
-pub const CAP_ROUNDS: u32 = 30;
-pub const FALL: Duration = Duration::from_micros(500);
-pub const JOIN_GAIN: f64 = 0.5;
-pub const MOST_SLOW_ROUNDS: u64 = 4;

@@ -1,6 +1,6 @@
 //! What the packets of one epoch showed: the pace at which they left, how many arrived, and their queue.
 //!
-//! [`super::Bbr`] decides once per epoch. An epoch is a round trip, and longer where the path serves packets
+//! [`super::Share`] decides once per epoch. An epoch is a round trip, and longer where the path serves packets
 //! in turns or delays them at random: a rate that is measured over less than that is the rate of a burst.
 
 use core::time::Duration;
@@ -54,18 +54,11 @@ pub(super) struct Epochs {
 }
 
 impl Epochs {
-    /// Discards the epoch in progress. The next one begins with packet `from`.
-    pub fn restart(&mut self, from: u64) {
-        (self.begin, self.ends) = (None, from);
-    }
-
     /// Takes an acknowledgement that showed this queueing delay. Returns the epoch that it ends.
     pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<Epoch> {
         let mark = Begin { left: ack.left, sent: ack.totals.passed, acked: ack.totals.acked };
         let Some(begin) = self.begin else {
-            if ack.newest >= self.ends {
-                self.start(mark, ack.next);
-            }
+            self.start(mark, ack.next);
             return None;
         };
         self.samples += 1;

@@ -1,26 +1,38 @@
 //! The law of the steady state: how the pace follows the queue, and how flows share it.
 //!
-//! Each epoch the pace becomes what the path passed, corrected by the queue:
+//! At the end of each epoch the rate becomes
 //!
 //! ```text
-//! r' = s * (1 - p) / (1 - m) / (1 + dq/dt) * (1 + v (T(r) - q) / tau - k e)
+//! r' = served * (1 + (T(r) - q) / tau)        served = s / (1 + dq/dt)
 //! ```
 //!
-//! s is the pace at which the packets of the epoch left, p their loss, m the loss of the medium, q their
-//! queueing delay. The first three factors are the rate at which the bottleneck served this flow. The last
-//! one moves the queue to its target T within `tau`. T falls with the pace, so of two flows that see one
-//! queue the faster one yields to the slower one, until both have the same pace, whatever their round trips.
-//! At equal paces C/N the queue is T(C/N), which grows with the square root of N.
+//! s is the rate at which the packets of the epoch left and q their queueing delay, so `served` is the rate
+//! at which the bottleneck served this flow: a queue grows by what exceeds its service. The last factor moves
+//! the queue to its target T within `tau`. T falls with the rate, so of two flows that see one queue the
+//! faster one yields to the slower one, until both have the same rate, whatever their round trips. At equal
+//! rates C/N the queue is T(C/N), which grows with the square root of N: flow scaling, as in Swift (SIGCOMM
+//! 2020, section 3.5). An empty queue says nothing about the service, which may be faster; then r takes the
+//! place of `served`, and after some such epochs the sender probes with growing steps while they pay.
+//!
+//! Between two epochs the pace is the rate times a gain that corrects the queue that the latest packets show,
+//! and what is in the pipe beyond the service. So the loop acts on what it has already sent, and the delay of
+//! a round trip does not make it oscillate. A long queue is drained until it is short: all flows that share
+//! it see the same queue, drain at the same time, and see the path without a queue.
+//!
+//! Called by [`super::Share`] in the phase `Cruise`. Invariant: while packets are dropped beyond the medium's
+//! loss, the rate is at most what arrives, corrected for the medium's loss.
 
+use core::mem;
 use core::time::Duration;
 
-use super::{AckSample, PACKET};
-use crate::Time;
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, LEAST_PACE, LEAST_TARGET, FIRST_GROWTH, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, SPARSE, SPIKE,
+    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, FIRST_GROWTH,
+    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, PROBE_AFTER, SPARSE, SPIKE,
     TARGET_SCALE,
 };
+use super::{AckSample, PACKET};
+use crate::Time;
 
 /// State of the law, described in the module documentation.
 #[derive(Debug, Default)]
@@ -36,15 +48,13 @@ pub(super) struct Cruise {
     /// Rate at which the path served this flow in the last epoch, and the gain of the pace over it since
     /// then, if that gain is a probe for free capacity.
     served: f64,
-    pub probe: f64,
+    probe: f64,
     /// Until then the rate grows in small steps only, because the bottleneck drops without a queue.
     capped: Option<Time>,
     /// A long queue is drained until it is short.
     drains: bool,
     /// Epochs in a row whose queue was shorter than half of the target.
     empty: u32,
-    /// Epochs in a row whose queue was twice the target or longer.
-    pub crowded: u32,
 }
 
 /// What the medium loses, as far as it is known.
@@ -131,7 +141,6 @@ impl Cruise {
         let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
         let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
         self.queue = Some(queue);
-        self.crowded = if least > 2.0 * target { self.crowded + 1 } else { 0 };
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
         if epoch.app_limited && !is_dropped && known.tests.is_none() {
@@ -156,21 +165,19 @@ impl Cruise {
         };
         let rate = known.tests.map_or(anchor * (1.0 + step.max(-MOST_FALL)), |rate| rate.min(self.rate));
         self.rate = rate.max(LEAST_PACE);
-        if std::env::var("TW_DEBUG").is_ok() {
-            eprintln!("DBG {:p} .. served {:.2} grown {:.3} queue {:.2} step {:.3} probe {:.2} -> {:.2} drop {} test {:?} cap {}", self, served*8e-6, grown, queue*1e3, step, self.probe, self.rate*8e-6, is_dropped, known.tests, self.is_capped(ack.now));
-        }
     }
+
     /// Relative change of the rate that the queue asks for.
     fn step(&mut self, queue: f64, tau: f64, served: f64, loses: bool) -> f64 {
         let target = self.target();
-        let before = core::mem::replace(&mut self.served, served);
+        let before = mem::replace(&mut self.served, served);
         self.empty = if queue < target / 2.0 && !loses { self.empty + 1 } else { 0 };
         // Of a probe, half has to come out as service.
         let pays = served > before * (1.0 + self.probe / 2.0);
         self.probe = match self.empty {
             0 => 0.0,
             _ if self.probe > 0.0 && pays => (2.0 * self.probe).min(MOST_GROWTH),
-            3.. if self.probe == 0.0 => FIRST_GROWTH,
+            PROBE_AFTER.. if self.probe == 0.0 => FIRST_GROWTH,
             _ if self.empty % 2 == 0 => 0.0,
             _ => self.probe,
         };

@@ -1,0 +1,92 @@
+//! The queueing delay of our own direction, as [`super::Share`] sees it.
+//!
+//! Delays are one-way delays up to a constant ([`AckSample::one_way`]), or round trips where the peer reports
+//! no arrival times. The least delay of the last ten seconds is the path without a queue. Short packets need
+//! less time for serialization than long ones, so each of the two classes has a least delay of its own.
+
+use core::time::Duration;
+
+use super::AckSample;
+use super::tuning::{BASE_LIFE, FALL, NEAR, RECENT};
+use crate::Time;
+
+/// Least delay of one class of packet sizes: of the present half of the window, and of the one before.
+#[derive(Clone, Copy, Debug)]
+struct Least([Duration; 2]);
+
+impl Default for Least {
+    fn default() -> Self {
+        Self([Duration::MAX; 2])
+    }
+}
+
+impl Least {
+    fn get(self) -> Duration {
+        self.0[0].min(self.0[1])
+    }
+}
+
+/// Delays and the queue that they show.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    /// Of short and of long packets.
+    least: [Least; 2],
+    half_since: Option<Time>,
+    /// Size of the longest packet seen.
+    longest: u32,
+    /// Queueing delay of the latest samples, and the number of samples in this phase.
+    recent: [Duration; RECENT],
+    pub samples: usize,
+    /// When a sample near the least delay was last seen.
+    pub near_at: Option<Time>,
+    /// The least delay has just fallen: it contained a queue of others.
+    pub fell: bool,
+    /// Queueing delay of the latest sample.
+    pub queue: Duration,
+    /// Minimum and smoothed RTT of the path.
+    pub min_rtt: Duration,
+    pub smoothed: Duration,
+}
+
+impl Delays {
+    /// Takes the delay of an acknowledgement, if it has one. Returns the queueing delay that it shows.
+    pub fn on_ack(&mut self, ack: &AckSample) -> Option<Duration> {
+        (self.min_rtt, self.smoothed) = (ack.min_rtt, ack.smoothed);
+        let delay = ack.one_way.or(ack.rtt)?;
+        let since = *self.half_since.get_or_insert(ack.now);
+        if ack.now.since(since) >= BASE_LIFE / 2 {
+            self.half_since = Some(ack.now);
+            for least in &mut self.least {
+                least.0 = [Duration::MAX, least.0[0]];
+            }
+        }
+        self.longest = self.longest.max(ack.newest_bytes);
+        let class = usize::from(ack.newest_bytes * 2 > self.longest);
+        let least = &mut self.least[class];
+        let before = least.get();
+        self.fell |= before != Duration::MAX && delay + FALL < before;
+        least.0[0] = least.0[0].min(delay);
+        self.queue = delay.saturating_sub(least.get());
+        self.recent[self.samples % RECENT] = self.queue;
+        self.samples += 1;
+        if self.queue <= NEAR || self.near_at.is_none() {
+            self.near_at = Some(ack.now);
+        }
+        Some(self.queue)
+    }
+
+    /// A new phase begins.
+    pub fn restart(&mut self) {
+        self.samples = 0;
+    }
+
+    /// Queueing delay that all of the latest samples show, whatever the phase.
+    pub fn recent_queue(&self) -> Duration {
+        self.recent.iter().min().copied().unwrap_or_default()
+    }
+
+    /// The same, if all of them are of this phase.
+    pub fn standing(&self) -> Duration {
+        if self.samples < RECENT { Duration::ZERO } else { self.recent_queue() }
+    }
+}

@@ -1,0 +1,267 @@
+//! Tells losses of the medium from drops of the bottleneck, for a controller that does not take every loss for
+//! congestion.
+//!
+//! A long queue shows in the delay. A short queue or a policer drops packets without that. What tells them
+//! from a medium is the answer to a lower rate: a bottleneck that is no longer overrun drops nothing, and a
+//! medium loses the same share. So losses beyond those of the known medium make the sender test: it sends
+//! below what arrived, and the loss among these packets decides. If the loss stays, the medium caused it, and
+//! the rate is restored. Otherwise the bottleneck did, and what arrived is its rate.
+//!
+//! All flows of this kind that share a bottleneck see its drops and fall together, so that the drops end
+//! within some round trips whatever their number. Called by [`super::Share`] for each fate and epoch.
+//! Invariant: only a test raises what the medium is known to lose.
+
+use core::ops::Range;
+
+use super::tuning::{
+    MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
+    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
+};
+use crate::path::{LossEstimator, correlation};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    packets: f64,
+    lost: f64,
+}
+
+impl Tally {
+    fn add(&mut self, lost: bool) {
+        self.packets += 1.0;
+        self.lost += f64::from(u8::from(lost));
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, lost: self.lost + other.lost }
+    }
+
+    fn rate(&self) -> f64 {
+        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
+    }
+}
+
+/// Who caused losses beyond those of the known medium.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The bottleneck: they ended when the rate fell.
+    Bottleneck {
+        /// What arrived while it dropped, in bytes per second.
+        arrived: f64,
+    },
+    /// The medium: they stayed. The rate before is valid again.
+    Medium {
+        /// That rate in bytes per second.
+        rate: f64,
+    },
+}
+
+/// Losses beyond those of the known medium, whose cause is not known yet.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    /// Loss rate and rate of sending when they began.
+    loss: f64,
+    rate: f64,
+    /// What arrived in that epoch, in bytes per second.
+    arrived: f64,
+    /// The lower rate that shows the cause.
+    test: f64,
+    /// First packet that left at the lower rate, and what those packets lost.
+    from: u64,
+    tested: Tally,
+}
+
+/// What was sent in an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    /// The rate of sending, and what arrived, in bytes per second.
+    pub rate: f64,
+    pub arrived: f64,
+    /// The next packet.
+    pub next: u64,
+}
+
+/// Losses of the medium, described in the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Medium {
+    /// Loss of all packets.
+    all: LossEstimator,
+    /// What the medium is known to lose.
+    known: Tally,
+    /// Packets that may still refine it: those sent at the rate that was just restored.
+    learns: u32,
+    /// The last epochs, newest last.
+    window: [Tally; MEDIUM_WINDOW],
+    suspicion: Option<Suspicion>,
+    /// Epochs in a row with such losses.
+    lasting: u32,
+    /// Packets of the present or last slow phase, and what slow phases lost.
+    slow: Range<u64>,
+    slowly: Tally,
+    /// The first packets.
+    early: Tally,
+}
+
+impl Medium {
+    /// The sender is slow from packet `next` on.
+    pub fn slow_down(&mut self, next: u64) {
+        self.slow = next..u64::MAX;
+        self.slowly = Tally { packets: self.slowly.packets / 2.0, lost: self.slowly.lost / 2.0 };
+    }
+
+    /// The slow phase ended before packet `next`.
+    pub fn speed_up(&mut self, next: u64) {
+        self.slow.end = self.slow.end.min(next);
+    }
+
+    /// Takes the fate of each packet, in order.
+    pub fn on_fate(&mut self, number: u64, lost: bool) {
+        self.all.on_fate(lost);
+        if self.early.packets < MEDIUM_EARLY {
+            self.early.add(lost);
+        }
+        if self.slow.contains(&number) {
+            self.slowly.add(lost);
+        } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
+            // What a slow sender does not lose, the medium does not take.
+            let Tally { packets, lost } = self.slowly;
+            let rate = (lost + 1.0) / packets;
+            let upper = rate + 2.0 * (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / packets).sqrt();
+            if upper < self.known.rate() {
+                self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
+            }
+        }
+        self.window[MEDIUM_WINDOW - 1].add(lost);
+        if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
+            suspicion.tested.add(lost);
+        }
+        if self.learns > 0 && self.suspicion.is_none() {
+            self.learns -= 1;
+            self.known.add(lost);
+        }
+    }
+
+    fn recent(&self) -> Tally {
+        self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
+    }
+
+    /// Packets behind what is known. A medium of which nothing is known yet is taken for one that loses
+    /// little, as if many packets had shown it.
+    fn weight(&self) -> f64 {
+        if self.known.packets > 0.0 { self.known.packets } else { MEDIUM_LEARNED }
+    }
+
+    /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
+    /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
+    pub fn begin(&mut self) {
+        let (first, drain) = (self.early, self.slowly);
+        let both = first.plus(drain);
+        if both.packets < MEDIUM_FIRST {
+            return;
+        }
+        let spread =
+            (both.rate() * (1.0 - both.rate()) * (1.0 / first.packets.max(1.0) + 1.0 / drain.packets.max(1.0))).sqrt();
+        let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
+        let lower = if first.rate() < drain.rate() { first } else { drain };
+        let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
+        self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
+        self.learns = MEDIUM_LEARNED as u32;
+    }
+
+    fn known_rate(&self) -> f64 {
+        self.known.rate().min(self.all.estimate().upper)
+    }
+
+    /// Loss of the recent packets beyond that of the medium, if it is significant; else zero.
+    pub fn excess(&self) -> f64 {
+        let recent = self.recent();
+        if recent.packets < 1.0 {
+            return 0.0;
+        }
+        // Test of two proportions: do both samples have the same loss rate?
+        let weight = self.weight();
+        let known = self.known_rate();
+        let pooled = (recent.lost + known * weight) / (recent.packets + weight);
+        let correlated = correlation(self.all.estimate().burst);
+        let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / recent.packets + 1.0 / weight)).sqrt();
+        let beyond = recent.rate() - known;
+        let few = MEDIUM_FEW * correlated / recent.packets;
+        if beyond > MEDIUM_TOLERANCE + MEDIUM_SIGMAS * spread.min(0.1) + few { beyond } else { 0.0 }
+    }
+
+    /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
+    /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
+    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
+        let (excess, recent) = (self.excess(), self.recent());
+        if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
+            self.window.rotate_left(1);
+            self.window[MEDIUM_WINDOW - 1] = Tally::default();
+        }
+        self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
+        let Some(suspicion) = self.suspicion else {
+            if excess > 0.0 && !is_long && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+                self.suspect(recent.rate(), sent);
+            }
+            return None;
+        };
+        let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
+        if is_long {
+            // The delay shows who drops.
+            self.suspicion = None;
+            return None;
+        }
+        if tested.packets < MEDIUM_TESTED {
+            return None;
+        }
+        let known = self.known_rate();
+        let is_quiet = tested.lost <= known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0;
+        self.window = Default::default();
+        self.suspicion = None;
+        if is_quiet {
+            return Some(Verdict::Bottleneck { arrived });
+        }
+        if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
+            // The loss falls with the rate. What is left is judged anew.
+            self.suspect(tested.rate(), Sent { rate: suspicion.test, ..sent });
+            return None;
+        }
+        (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
+        Some(Verdict::Medium { rate })
+    }
+
+    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
+        let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
+        self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
+    }
+
+    /// The rate at which it shows who causes the losses, while that is not known.
+    pub fn test_rate(&self) -> Option<f64> {
+        self.suspicion.map(|suspicion| suspicion.test)
+    }
+
+    /// Upper bound of the loss of the medium.
+    pub fn loss(&self) -> f64 {
+        let known = self.known_rate();
+        let weight = self.weight();
+        let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
+        (known + 2.0 * deviation).min(0.9)
+    }
+
+    /// Whether so much was lost beyond what the medium is known to lose that the path is overrun.
+    pub fn is_overrun(&self) -> bool {
+        let recent = self.recent();
+        let rate = recent.rate();
+        let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
+        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+    }
+
+    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether the
+    /// medium caused that.
+    pub fn begin_again(&mut self, sent: Sent, test: f64) {
+        let loss = self.recent().rate();
+        *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
+        self.suspect(loss, sent);
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.test = test;
+        }
+    }
+}

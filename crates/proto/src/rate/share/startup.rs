@@ -1,0 +1,74 @@
+//! Start-up of a connection: the pace doubles each round trip until the path is full.
+//!
+//! The rate is the best one that was measured, over a round trip or from the dispersion of the latest packets
+//! ([`crate::path::Dispersion`]), which shows a path's rate one round trip sooner. Called by [`super::Share`]
+//! in its first phase.
+
+use super::AckSample;
+use super::tuning::{FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, STARTUP_GAIN};
+use crate::rate::Budget;
+use core::time::Duration;
+
+/// Rates found in start-up, in bytes per second.
+#[derive(Debug)]
+pub(super) struct Startup {
+    /// Best rate of the bottleneck, and best rate of arrivals.
+    pub best: u64,
+    acked: u64,
+    /// The rate of arrivals that must be exceeded, and the rounds in which that did not happen.
+    full: u64,
+    full_rounds: u32,
+    /// Departure time of the latest train divided by its arrival time. Below 1 the path was slower.
+    slowed: f64,
+}
+
+impl Default for Startup {
+    fn default() -> Self {
+        Self { best: 0, acked: 0, full: 0, full_rounds: 0, slowed: 1.0 }
+    }
+}
+
+impl Startup {
+    /// Takes the rates of an acknowledgement. `loss` is what the medium is known to lose.
+    pub fn on_ack(&mut self, ack: &AckSample, loss: f64) {
+        let mut sample = |acked: u64, passed: u64| {
+            self.acked = self.acked.max(acked);
+            self.best = self.best.max(passed.min((acked as f64 / (1.0 - loss)) as u64));
+        };
+        if let Some(found) = ack.dispersion {
+            sample(found.acked, found.passed);
+            self.slowed = found.slowed;
+        }
+        if let Some(found) = ack.rate {
+            sample(found.acked, found.passed);
+        }
+    }
+
+    /// Ends a round trip in which the application had enough to send. Returns whether the rate of arrivals
+    /// has stopped growing.
+    pub fn is_full(&mut self) -> bool {
+        if self.acked as f64 >= self.full as f64 * FULL_GROWTH {
+            (self.full, self.full_rounds) = (self.acked, 0);
+            return false;
+        }
+        self.full_rounds += 1;
+        if self.full_rounds < FULL_ROUNDS {
+            return false;
+        }
+        // No queue was built and no more arrived, so the rest of the packets was dropped.
+        self.best = self.best.min(self.acked);
+        true
+    }
+
+    /// What may be sent over a path with this minimum RTT.
+    pub fn budget(&self, min_rtt: Duration) -> Budget {
+        // The first flight over one round trip: the rate at which start-up begins. Rates of the first few
+        // packets must not lower it.
+        let rtt = min_rtt.as_secs_f64().max(1e-4);
+        let rate = (self.best as f64).max(FIRST_FLIGHT as f64 / rtt);
+        // Packets that arrive more slowly than they were sent have found the bottleneck.
+        let pacing = rate * (STARTUP_GAIN * self.slowed).max(1.0);
+        let window = (3.0 * self.best as f64 * rtt) as u64;
+        Budget { window: window.max(FIRST_FLIGHT), pacing: pacing as u64 }
+    }
+}

@@ -1,0 +1,151 @@
+//! The constants of the controller `share`, with their units, origins, and what a change of them moves.
+//!
+//! Only the files of this folder use them. Rates are in bytes per second, round trips in whole rounds of
+//! acknowledgements. What is called "chosen" was tried with `crates/sim/examples/many.rs` on the links of
+//! `docs/fairness.md`, "Several of ours on one link"; a change of any of them moves that table.
+
+use core::time::Duration;
+
+use crate::rate::PACKET;
+
+// The queueing delay (`delays.rs`).
+
+/// The least delay counts for this long, as the minimum RTT does (draft-ietf-ccwg-bbr section 2.10).
+pub const BASE_LIFE: Duration = Duration::from_secs(10);
+/// A delay this near to the least one shows the path without a queue. Chosen: one packet at 24 Mbit/s.
+pub const NEAR: Duration = Duration::from_micros(500);
+/// The sender drains its queue if it saw no delay near the least one for this long, and for so many round
+/// trips. BBRv2 does so every 5 s. Flows that drain at the same time see the path without a queue, and more
+/// often is sooner for a newcomer.
+pub const NEAR_LIFE: Duration = Duration::from_millis(2_500);
+pub const NEAR_ROUNDS: u32 = 40;
+/// A least delay that falls by this much contained a queue of others. Chosen as [`NEAR`].
+pub const FALL: Duration = Duration::from_micros(500);
+/// Number of samples whose minimum counts: the FEEDBACK of a quarter of a round trip, as in `bbr`.
+pub const RECENT: usize = 4;
+
+// Epochs (`epoch.rs`).
+
+/// Least length of an epoch. Chosen: the scheduler of a busy host spreads delays by some milliseconds.
+pub const EPOCH_LEAST: Duration = Duration::from_millis(20);
+/// Greatest least length of an epoch. Chosen: ten periods of the slowest radio slots, 40 ms.
+pub const EPOCH_MOST: Duration = Duration::from_millis(400);
+/// Least number of samples of an epoch.
+pub const EPOCH_SAMPLES: u32 = 4;
+/// An epoch lasts for at least so many times the mean delay above the least one of the epoch before. Delays
+/// that are uniform from 0 to J have a mean of J / 2, so this is twice J: an error of J at both ends is then
+/// at most half, and usually a tenth, of a rate.
+pub const EPOCH_SPREADS: u32 = 4;
+
+// The law (`cruise.rs`).
+
+/// The square of the target queue is this divided by the rate, in bytes times seconds. Chosen: 2.4 ms at 25
+/// Mbit/s, the queue that `bbr` builds with its probes; 7.6 ms for ten flows and 17 ms for fifty on that
+/// link.
+pub const TARGET_SCALE: f64 = 18.0;
+/// Least target in seconds. Chosen: clocks and wake-ups of hosts spread delays by some hundred microseconds.
+pub const LEAST_TARGET: f64 = 0.000_5;
+/// Epochs in which a queue that is too long or too short is corrected. A sum of delayed corrections is stable
+/// without overshoot below 1/e per delay (a first-order loop with dead time), and this is 1/2.5.
+pub const CORRECTION_EPOCHS: f64 = 2.5;
+/// Part of the variation of delays within an epoch that counts as the path's. Chosen: with jitter of up to 20
+/// ms that keeps the order, packets 0.5 ms apart have a mean of 16 ms and a least of 9 ms in 60 ms.
+pub const NOISE_PART: f64 = 1.5;
+/// Limits of the correction of one epoch. The growth is that of a probe (draft-ietf-ccwg-bbr section 5.3.3).
+pub const MOST_FALL: f64 = 0.3;
+pub const MOST_GROWTH: f64 = 0.25;
+/// Growth of the first probe after [`PROBE_AFTER`] epochs without a queue; it doubles while it pays. Chosen
+/// as in `bbr`.
+pub const FIRST_GROWTH: f64 = 0.03;
+pub const PROBE_AFTER: u32 = 3;
+/// Round trips in which the pace corrects the queue between two epochs, and limits of that gain. Chosen.
+pub const BRAKE_ROUNDS: f64 = 1.0;
+pub const MOST_BRAKE: f64 = 0.9;
+pub const MOST_FILL: f64 = 0.05;
+/// A queue of this many targets is drained until this part of a target is left, so that all flows that share
+/// it see the path without a queue. Chosen.
+pub const SPIKE: f64 = 4.0;
+pub const DRAINED: f64 = 0.25;
+/// A flow whose queue is short may send one packet per round trip, and per this time. Without it a flow that
+/// yielded to nearly nothing would need minutes to learn that the queue is gone. Chosen.
+pub const SPARSE: Duration = Duration::from_millis(100);
+/// Least rate: 8 kbit/s, as of `fixed`.
+pub const LEAST_PACE: f64 = 1_000.0;
+/// Growth per epoch beside a bottleneck that drops without a queue, and the margin below what arrived when it
+/// drops. Chosen: a bucket of 50 kB at 10 Mbit/s then overflows once in a second.
+pub const CAP_GROWTH: f64 = 0.005;
+pub const DROP_MARGIN: f64 = 0.005;
+/// For this long, and for so many round trips, such a bottleneck is remembered. Chosen: one that is gone is
+/// left within 3 s.
+pub const CAP_LIFE: Duration = Duration::from_secs(2);
+pub const CAP_ROUNDS: u32 = 30;
+
+// Phases (`mod.rs`).
+
+/// Gain that doubles the rate each round trip in start-up (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
+pub const STARTUP_GAIN: f64 = 2.77;
+/// Bytes sent before the first ACK, as many as Chromium's BBR sends (`kInitialCongestionWindow`).
+pub const FIRST_FLIGHT: u64 = 32 * PACKET;
+/// Start-up ends after three rounds in which the rate grew by less than a quarter (BBRv1).
+pub const FULL_ROUNDS: u32 = 3;
+pub const FULL_GROWTH: f64 = 1.25;
+/// Queueing delay that shows a queue for certain: an eighth of the round trip, at least 5 ms, as in `bbr`.
+/// Start-up ends at half of it, because the packets in flight will add to the queue.
+pub const QUEUE_DIVISOR: u32 = 8;
+pub const QUEUE_FLOOR: Duration = Duration::from_millis(5);
+pub const STARTUP_QUEUE: u32 = 2;
+/// Gain that drains the queue of start-up, and the longest time in round trips.
+pub const DRAIN_GAIN: f64 = 0.5;
+pub const DRAIN_ROUNDS: u64 = 3;
+/// A slow phase drains one and a half times the queue, with a gain between these two. It goes on for at most
+/// so many round trips while the least delay falls.
+pub const SLOW_DEPTH: f64 = 1.5;
+pub const SLOW_GAIN: f64 = 0.9;
+pub const LEAST_SLOW: f64 = 0.3;
+pub const MOST_SLOW_ROUNDS: u64 = 4;
+/// Gain of a slow phase that joins the drain of others. Chosen.
+pub const JOIN_GAIN: f64 = 0.5;
+/// On a path that loses more than this, a slow phase sends half of what arrives, and so shows the loss of the
+/// medium without that of an overrun bottleneck.
+pub const LOSSY: f64 = 0.02;
+pub const SLOW_SHARE: f64 = 0.5;
+/// Loss beyond that of the medium at which the path is overrun. Chosen: no start-up causes so much for long.
+pub const OVERRUN: f64 = 0.25;
+/// Gain of a pause, its length in round trips, the part of what arrived with which it ends, and the least
+/// time from one to the next. Chosen: a full queue of two round trips is then empty.
+pub const PAUSE_GAIN: f64 = 0.05;
+pub const PAUSE_ROUNDS: u64 = 3;
+pub const PAUSE_RESUME: f64 = 0.5;
+pub const PAUSE_AGAIN: Duration = Duration::from_secs(5);
+/// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
+pub const WINDOW_GAIN: u64 = 2;
+/// The window uses at least this round trip, as in `bbr`.
+pub const LEAST_ROUND: Duration = Duration::from_micros(250);
+/// Factor of the rate when the path marks congestion (ABE, RFC 8511: 0.85 instead of 0.7).
+pub const MARK_GAIN: f64 = 0.85;
+
+// Losses of the medium (`medium.rs`).
+
+/// Tolerated loss beyond that of the medium, the number of standard deviations by which an excess is
+/// significant (one false alarm in 4,000 epochs), and the number of packets.
+pub const MEDIUM_TOLERANCE: f64 = 0.005;
+pub const MEDIUM_SIGMAS: f64 = 3.5;
+pub const MEDIUM_FEW: f64 = 1.0;
+/// Recent packets are those of so many groups of at least this many packets: about a round trip at 25 Mbit/s.
+pub const MEDIUM_WINDOW: usize = 4;
+pub const MEDIUM_SLOT: f64 = 32.0;
+/// The first packets of a connection, and the number of packets that say anything.
+pub const MEDIUM_EARLY: f64 = 32.0;
+pub const MEDIUM_FIRST: f64 = 24.0;
+/// Most that start-up may find out about the medium.
+pub const MEDIUM_MOST: f64 = 0.6;
+/// Packets behind what is known about a medium that was never tested, and packets that refine a test.
+pub const MEDIUM_LEARNED: f64 = 512.0;
+/// A test lasts for so many packets at this part of the rate, or of what arrived if that is less.
+pub const MEDIUM_TESTED: f64 = 64.0;
+pub const MEDIUM_YIELDED: f64 = 0.75;
+pub const TEST_SHARE: f64 = 0.9;
+/// Part of the excess that has to stay if the medium is the cause.
+pub const MEDIUM_PERSISTS: f64 = 0.7;
+/// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew.
+pub const MEDIUM_TOLERATED: u32 = 16;

@@ -1,0 +1,184 @@
+//! The controller `share`: several flows on one link, both directions, jitter, slots and policers
+//! (docs/fairness.md, "Several of ours on one link").
+//!
+//! `cargo run --release -p tidewire-sim --example many -- control=share ...` measures any other case.
+
+use core::time::Duration;
+use std::path::Path;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::load::Flow;
+use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
+use tidewire_sim::network::{Carrier, FlowPlan, Network, Plan, Report};
+use tidewire_sim::pair::End;
+use tidewire_sim::settings::Direction;
+
+/// One link, and flows that start one after the other.
+struct Case {
+    ahead: usize,
+    back: usize,
+    gap: Duration,
+    settings: &'static [(Direction, &'static str, &'static str)],
+}
+
+/// What came out from five seconds after the last start, for ten seconds.
+struct Outcome {
+    /// Mbit/s of each flow.
+    goodput: Vec<f64>,
+    /// Mbit/s sent ahead.
+    sent: f64,
+    /// Part of the packets ahead that the link dropped, and mean queueing ahead in milliseconds.
+    dropped: f64,
+    queue: f64,
+}
+
+impl Outcome {
+    fn sum(&self) -> f64 {
+        self.goodput.iter().sum()
+    }
+
+    fn jain(&self) -> f64 {
+        let squares: f64 = self.goodput.iter().map(|goodput| goodput * goodput).sum();
+        self.sum().powi(2) / (self.goodput.len() as f64 * squares)
+    }
+}
+
+const MEASURED: Duration = Duration::from_secs(10);
+const WARM: Duration = Duration::from_secs(5);
+
+impl Case {
+    fn plan(&self, seed: u64) -> Plan {
+        let mut link = DuplexConfig::default();
+        for (direction, key, value) in self.settings {
+            link.set(*direction, key, value, Path::new("")).expect("a setting");
+        }
+        link.set_seed(seed);
+        let node = |name: &str| Node { name: name.to_owned(), role: Role::Host };
+        let joint = Joint { name: "link".to_owned(), nodes: [0, 1], config: link };
+        let mut plan = Plan::new(seed, Topology { nodes: vec![node("a"), node("b")], links: vec![joint] });
+        plan.time = Some(Duration::from_secs(100));
+        let config = Config::builder().rate_control("share".parse().expect("a control")).build().expect("in range");
+        for number in 0..self.ahead + self.back {
+            let [from, to] = if number < self.ahead { [0, 1] } else { [1, 0] };
+            let streams = vec![Flow::bulk(End::Near, 1 << 40)];
+            let carrier = Carrier::Ours { ends: Box::new([config.clone(), config.clone()]), streams, via: Vec::new() };
+            let (name, start) = (number.to_string(), self.gap * number as u32 + Duration::from_millis(seed * 7));
+            plan.flows.push(FlowPlan { name, from, to, through: None, start, carrier });
+        }
+        plan
+    }
+
+    fn run(&self, seed: u64) -> Outcome {
+        let mut network = Network::new(&self.plan(seed));
+        let begin = Time::from_millis(1) + self.gap * (self.ahead + self.back - 1) as u32 + WARM;
+        network.until(begin);
+        let before = network.report();
+        network.until(begin + MEASURED);
+        let after = network.report();
+        let bytes = |report: &Report| report.flows.iter().map(|flow| flow.bytes).collect::<Vec<_>>();
+        let mbit = |bytes: u64| bytes as f64 * 8e-6 / MEASURED.as_secs_f64();
+        let goodput = bytes(&after).into_iter().zip(bytes(&before)).map(|(after, before)| mbit(after - before));
+        let [from, to] = [&before, &after].map(|report| report.links[0].stats[0]);
+        let taken = [from, to].map(|stats| (stats.offered - stats.queue_dropped) as f64);
+        let waited = to.mean_queueing().as_secs_f64() * taken[1] - from.mean_queueing().as_secs_f64() * taken[0];
+        let lost = to.queue_dropped + to.policed() - from.queue_dropped - from.policed();
+        assert!(after.flows.iter().all(|flow| flow.errors.is_empty()));
+        let outcome = Outcome {
+            goodput: goodput.collect(),
+            sent: mbit(to.offered_bytes - from.offered_bytes),
+            dropped: lost as f64 / (to.offered - from.offered) as f64,
+            queue: 1e3 * waited / (taken[1] - taken[0]),
+        };
+        println!(
+            "{} and {} of {:?}, seed {seed}: {:.2?}, Jain {:.3}, sent {:.2}, dropped {:.4}, queue {:.1} ms",
+            self.ahead,
+            self.back,
+            self.settings,
+            outcome.goodput,
+            outcome.jain(),
+            outcome.sent,
+            outcome.dropped,
+            outcome.queue
+        );
+        outcome
+    }
+}
+
+const BOTH: Direction = Direction::Both;
+const AHEAD: Direction = Direction::Forward;
+const BACK: Direction = Direction::Back;
+/// 25 Mbit/s, 60 ms, a queue of 60 ms.
+const HOME: [(Direction, &str, &str); 3] = [(BOTH, "rate", "25mbit"), (BOTH, "rtt", "60ms"), (BOTH, "queue", "60ms")];
+
+fn gap(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// With `bbr`, five drop 28 to 72 % of what they send, and six 67 to 87 %.
+#[test]
+fn flows_of_ours_share_a_link_evenly_with_a_short_queue() {
+    for (ahead, longest) in [(2, 8.0), (6, 12.0), (10, 15.0)] {
+        let outcome = Case { ahead, back: 0, gap: gap(500), settings: &HOME }.run(1);
+        assert!(outcome.sum() >= 0.92 * 25.0 && outcome.jain() >= 0.95, "{ahead}");
+        assert!(outcome.dropped <= 0.005 && outcome.queue <= longest, "{ahead}: {} ms", outcome.queue);
+    }
+}
+
+/// With `bbr`, a flow each way makes a queue of 60 ms and more over a network of two emulators (the simulator
+/// alone does not show it).
+#[test]
+fn both_directions_keep_their_rates_and_short_queues() {
+    let outcome = Case { ahead: 1, back: 1, gap: gap(500), settings: &HOME }.run(1);
+    assert!(outcome.goodput.iter().all(|goodput| *goodput >= 0.92 * 25.0 * 0.95), "{:?}", outcome.goodput);
+    assert!(outcome.queue <= 6.0, "{} ms", outcome.queue);
+}
+
+/// `bbr` has 3 Mbit/s here.
+#[test]
+fn jitter_of_the_way_back_is_no_queue() {
+    let settings = &[HOME[0], HOME[1], HOME[2], (BACK, "jitter", "20ms"), (AHEAD, "loss", "1%")];
+    let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
+    assert!(outcome.sum() >= 0.9 * 25.0 && outcome.queue <= 8.0, "{} ms", outcome.queue);
+}
+
+/// A radio that passes 250 Mbit/s for 1 of 10 ms. `bbr` sends 184 Mbit/s over it, and 7 arrive.
+#[test]
+fn a_slot_is_used_and_not_flooded() {
+    let settings =
+        &[(BOTH, "rate", "250mbit"), (BOTH, "rtt", "60ms"), (BOTH, "queue", "100ms"), (AHEAD, "slot", "10ms:1ms")];
+    let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
+    assert!(outcome.sum() >= 0.9 * 25.0 && outcome.sent <= 1.15 * 25.0, "sent {}", outcome.sent);
+    assert!(outcome.queue <= 30.0, "{} ms", outcome.queue);
+}
+
+/// `bbr` sends ten times what arrives, for as long as it runs.
+#[test]
+fn a_policer_is_found_and_not_overrun() {
+    let settings =
+        &[(BOTH, "rate", "100mbit"), (BOTH, "rtt", "60ms"), (BOTH, "queue", "60ms"), (AHEAD, "police", "10mbit:50kB")];
+    let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
+    assert!(outcome.sum() >= 8.5 && outcome.sent <= 1.25 * outcome.sum(), "sent {}", outcome.sent);
+}
+
+/// A queue of one packet at this rate, and of two.
+#[test]
+fn a_queue_of_a_packet_drops_little() {
+    for queue in ["1ms", "2ms"] {
+        let settings = [HOME[0], HOME[1], (BOTH, "queue", queue)];
+        let settings = Box::leak(Box::new(settings));
+        let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
+        assert!(outcome.sum() >= 0.88 * 25.0 && outcome.dropped <= 0.035, "{queue}: {}", outcome.dropped);
+    }
+}
+
+/// Random loss is not congestion.
+#[test]
+fn random_loss_costs_no_rate() {
+    for (loss, least) in [("5%", 0.85), ("20%", 0.7), ("gilbert:10%,4", 0.76)] {
+        let settings = Box::leak(Box::new([HOME[0], HOME[1], HOME[2], (AHEAD, "loss", loss)]));
+        let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
+        assert!(outcome.sum() >= least * 25.0, "{loss}: {}", outcome.sum());
+    }
+}
