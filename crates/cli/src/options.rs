@@ -31,9 +31,10 @@ pub struct Coding {
     /// profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
-    /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno,
-    /// aimd:PACKETS,PERCENT (falls at congestion marks), train (packet trains), fixed:RATE, and in a tunnel
-    /// open (no limit: for flows that control their rate themselves)
+    /// Rate control: bbr (the default, does not take random loss for congestion), share (a short queue for
+    /// many flows of ours, policers and radio slots; yields to TCP), cubic, newreno, aimd:PACKETS,PERCENT
+    /// (falls at congestion marks), train (packet trains), fixed:RATE, and in a tunnel open (no limit: for
+    /// flows that control their rate themselves)
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]
