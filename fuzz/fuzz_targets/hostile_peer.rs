@@ -161,7 +161,8 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], input: &mut Unstruc
     let received = &[oldest..=newest];
     // Any time. It takes no input of its own, so that the corpus keeps its meaning.
     let arrival = Some((delay.as_micros() as u32).wrapping_mul(0x9e37_79b9));
-    let feedback = FeedbackRepr { received, delay, arrival, ecn: None, stream_credit: None, lanes, elicits: input.arbitrary()? };
+    let feedback =
+        FeedbackRepr { received, delay, arrival, ecn: None, stream_credit: None, lanes, elicits: input.arbitrary()? };
     host.hear(peer, |w| feedback.emit(w).expect("room"));
     Ok(())
 }

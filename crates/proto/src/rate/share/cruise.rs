@@ -178,7 +178,7 @@ impl Cruise {
             0 => 0.0,
             _ if self.probe > 0.0 && pays => (2.0 * self.probe).min(MOST_GROWTH),
             PROBE_AFTER.. if self.probe == 0.0 => FIRST_GROWTH,
-            _ if self.empty % 2 == 0 => 0.0,
+            _ if self.empty.is_multiple_of(2) => 0.0,
             _ => self.probe,
         };
         if self.probe > 0.0 { self.probe } else { ((target - queue) / tau).min(MOST_GROWTH) }

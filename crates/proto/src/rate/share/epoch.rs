@@ -1,7 +1,8 @@
 //! What the packets of one epoch showed: the pace at which they left, how many arrived, and their queue.
 //!
-//! [`super::Share`] decides once per epoch. An epoch is a round trip, and longer where the path serves packets
-//! in turns or delays them at random: a rate that is measured over less than that is the rate of a burst.
+//! [`super::Share`] decides once per epoch. An epoch is a round trip, and longer where the path serves
+//! packets in turns or delays them at random: a rate that is measured over less than that is the rate of a
+//! burst.
 
 use core::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tells losses of the medium from drops of the bottleneck, for a controller that does not take every loss for
-//! congestion.
+//! Tells losses of the medium from drops of the bottleneck, for a controller that does not take every loss
+//! for congestion.
 //!
 //! A long queue shows in the delay. A short queue or a policer drops packets without that. What tells them
 //! from a medium is the answer to a lower rate: a bottleneck that is no longer overrun drops nothing, and a
@@ -254,8 +254,8 @@ impl Medium {
         recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
     }
 
-    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether the
-    /// medium caused that.
+    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether
+    /// the medium caused that.
     pub fn begin_again(&mut self, sent: Sent, test: f64) {
         let loss = self.recent().rate();
         *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
