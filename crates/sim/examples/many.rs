@@ -1,11 +1,11 @@
 //! Many flows of ours on one link: what each gets, what the queue drops, and how long it is.
 //!
 //! `cargo run --release -p tidewire-sim --example many -- KEY=VALUE ...` prints a line for each seed. Keys:
-//! `n` flows and `back` flows the other way, `cubic` flows of TCP beside them; `gap` between their
-//! starts; `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link and `up`, that
-//! of the way back; `rtt`, or several with `/` between them, which flows have in turn; `queue`; `warm` after
-//! the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with `f.` or `b.` before
-//! it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such time instead.
+//! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts;
+//! `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link, and `up`,
+//! that of the way back; `rtt`, or several with `/` between them, which flows have in turn; `queue`; `warm`
+//! after the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with `f.` or `b.`
+//! before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such time instead.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
