@@ -59,7 +59,7 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--code", "cauchi"], &["cauchi", "did you mean \"cauchy\"?", "rlc, cauchy, rlc16"]);
     refused(
         &["send", "x", &link, "--rate-control", "warp"],
-        &["warp", "bbr, cubic, newreno, aimd:1,80, train, fixed:25mbit"],
+        &["warp", "bbr, share, cubic, newreno, aimd:1,80, train, fixed:25mbit"],
     );
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
