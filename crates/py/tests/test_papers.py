@@ -31,6 +31,14 @@ def rows_of(found: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def approximate(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose numbers equal others within half a percent."""
+    return {
+        key: pytest.approx(value, rel=5e-3) if isinstance(value, float) else value
+        for key, value in row.items()
+    }
+
+
 def test_simulated_cells_are_the_same_on_processes_and_on_a_cluster(command: str, cluster: Cluster) -> None:
     executors = ["processes", cluster.address]
     ours, theirs = (
@@ -39,9 +47,10 @@ def test_simulated_cells_are_the_same_on_processes_and_on_a_cluster(command: str
     )
     assert ours == theirs
     assert {row["how"] for row in ours} == {"code"}
-    # They are the first of the rows that this process, and every other machine, computed.
+    # They are the first of the committed rows. Those are older than the three bytes of arrival in FEEDBACK,
+    # which cost up to 0.1 % of the rate.
     kept = json.loads((DATA / PAPER / "data" / f"{FIGURE}.json").read_text("utf-8"))
-    assert ours == kept[: len(ours)]
+    assert ours == [approximate(row) for row in kept[: len(ours)]]
 
 
 def test_the_command_writes_the_same_files_by_every_executor(
