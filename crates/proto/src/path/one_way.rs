@@ -49,7 +49,7 @@ const LEAST_SPAN: Duration = Duration::from_secs(30);
 /// After so long without a packet the measurement starts again: half of what the times on the wire can tell
 /// apart, 134 s, in which the clocks may have drifted by 27 ms.
 const SILENCE: Duration = Duration::from_nanos(TIME_MODULUS as u64 / 2 * TIME_UNIT);
-/// Times are inexact by so much, in nanoseconds, whatever the clocks: the granularity of timers (RFC 9002
+/// Error of a measured time in nanoseconds, whatever the clocks: the granularity of timers (RFC 9002
 /// section 6.1.2).
 const INEXACT: f64 = 1e6;
 

@@ -1,6 +1,7 @@
 //! The settings of policers and slots as text, and what slots need.
 //!
-//! [`LinkConfig::set`] calls the parsers. Whoever has set all keys of a link calls [`LinkConfig::check`].
+//! [`LinkConfig::set`] calls the parsers. Call [`LinkConfig::check`] after all keys of
+//! a link are set.
 
 use core::time::Duration;
 

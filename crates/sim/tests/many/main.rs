@@ -23,7 +23,7 @@ struct Case {
     settings: &'static [(Direction, &'static str, &'static str)],
 }
 
-/// What came out from five seconds after the last start, for ten seconds.
+/// Results of the ten seconds that begin five seconds after the last start.
 struct Outcome {
     /// Mbit/s of each flow.
     goodput: Vec<f64>,

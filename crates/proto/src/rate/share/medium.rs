@@ -246,7 +246,7 @@ impl Medium {
         (known + 2.0 * deviation).min(0.9)
     }
 
-    /// Whether so much was lost beyond what the medium is known to lose that the path is overrun.
+    /// Whether the path is overrun: the recent loss exceeds that of the known medium by far.
     pub fn is_overrun(&self) -> bool {
         let recent = self.recent();
         let rate = recent.rate();

@@ -72,7 +72,7 @@ pub const SPARSE: Duration = Duration::from_millis(100);
 /// Least rate: 8 kbit/s, as of `fixed`.
 pub const LEAST_PACE: f64 = 1_000.0;
 /// Growth per epoch beside a bottleneck that drops without a queue, and the margin below what arrived when it
-/// drops. Chosen: a bucket of 50 kB at 10 Mbit/s then overflows once in a second.
+/// drops. Chosen: by calculation, a bucket of 50 kB at 10 Mbit/s then overflows once in a second at 60 ms.
 pub const CAP_GROWTH: f64 = 0.005;
 pub const DROP_MARGIN: f64 = 0.005;
 /// For this long, and for so many round trips, such a bottleneck is remembered. Chosen: one that is gone is
@@ -109,7 +109,7 @@ pub const JOIN_GAIN: f64 = 0.5;
 /// medium without that of an overrun bottleneck.
 pub const LOSSY: f64 = 0.02;
 pub const SLOW_SHARE: f64 = 0.5;
-/// Loss beyond that of the medium at which the path is overrun. Chosen: no start-up causes so much for long.
+/// A path is overrun if its loss exceeds that of the medium by this. Chosen.
 pub const OVERRUN: f64 = 0.25;
 /// Gain of a pause, its length in round trips, the part of what arrived with which it ends, and the least
 /// time from one to the next. Chosen: a full queue of two round trips is then empty.
@@ -126,8 +126,9 @@ pub const MARK_GAIN: f64 = 0.85;
 
 // Losses of the medium (`medium.rs`).
 
-/// Tolerated loss beyond that of the medium, the number of standard deviations by which an excess is
-/// significant (one false alarm in 4,000 epochs), and the number of packets.
+/// A loss is significant if it exceeds that of the medium by this rate, by this many standard deviations
+/// (the normal tail gives one false alarm in 4,000 independent samples; not measured), and by this many
+/// packets.
 pub const MEDIUM_TOLERANCE: f64 = 0.005;
 pub const MEDIUM_SIGMAS: f64 = 3.5;
 pub const MEDIUM_FEW: f64 = 1.0;
