@@ -12,6 +12,7 @@ mod hystart;
 mod newreno;
 mod open;
 mod share;
+mod tally;
 mod train;
 mod window;
 #[cfg(test)]

@@ -14,23 +14,7 @@ use super::tuning::{
     MEDIUM_UNKNOWN,
 };
 use crate::path::{LossEstimator, correlation};
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    packets: f64,
-    lost: f64,
-}
-
-impl Tally {
-    fn add(&mut self, lost: bool) {
-        self.packets += 1.0;
-        self.lost += f64::from(u8::from(lost));
-    }
-
-    fn rate(&self) -> f64 {
-        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
-    }
-}
+use crate::rate::tally::Tally;
 
 /// The decision on an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

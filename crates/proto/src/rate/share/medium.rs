@@ -18,27 +18,7 @@ use super::tuning::{
     MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    packets: f64,
-    lost: f64,
-}
-
-impl Tally {
-    fn add(&mut self, lost: bool) {
-        self.packets += 1.0;
-        self.lost += f64::from(u8::from(lost));
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, lost: self.lost + other.lost }
-    }
-
-    fn rate(&self) -> f64 {
-        if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
-    }
-}
+use crate::rate::tally::Tally;
 
 /// Who caused losses beyond those of the known medium.
 #[derive(Clone, Copy, Debug, PartialEq)]
