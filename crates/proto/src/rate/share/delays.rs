@@ -60,6 +60,14 @@ impl Delays {
                 least.0 = [Duration::MAX, least.0[0]];
             }
         }
+        if ack.newest_bytes > 2 * self.longest {
+            // What counted as long until now is short.
+            let [short, long] = &mut self.least;
+            for (short, long) in short.0.iter_mut().zip(&mut long.0) {
+                *short = (*short).min(*long);
+                *long = Duration::MAX;
+            }
+        }
         self.longest = self.longest.max(ack.newest_bytes);
         let class = usize::from(ack.newest_bytes * 2 > self.longest);
         let least = &mut self.least[class];

@@ -50,7 +50,8 @@ pub const LEAST_TARGET: f64 = 0.000_5;
 pub const CORRECTION_EPOCHS: f64 = 2.5;
 /// Part of the variation of delays within an epoch that counts as the path's. Chosen: with jitter of up to 20
 /// ms that keeps the order, packets 0.5 ms apart have a mean of 16 ms and a least of 9 ms in 60 ms.
-pub const NOISE_PART: f64 = 1.5;
+pub const NOISE_PART: f64 = 2.0;
+pub const NOISE_EPOCHS: usize = 5;
 /// Limits of the correction of one epoch. The growth is that of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 pub const MOST_FALL: f64 = 0.3;
 pub const MOST_GROWTH: f64 = 0.25;
