@@ -124,10 +124,17 @@ impl Medium {
         self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
     }
 
-    /// Packets behind what is known. A medium of which nothing is known yet is taken for one that loses
-    /// little, as if many packets had shown it.
-    fn weight(&self) -> f64 {
-        if self.known.packets > 0.0 { self.known.packets } else { MEDIUM_LEARNED }
+    /// What the medium lost. Until something is known, the packets of the first flight say it, which left at
+    /// a low pace; before they have come, a medium is taken for one that loses nothing, as if many packets had
+    /// shown it.
+    fn seen(&self) -> Tally {
+        if self.known.packets > 0.0 {
+            self.known
+        } else if self.early.packets >= MEDIUM_FIRST {
+            self.early
+        } else {
+            Tally { packets: MEDIUM_LEARNED, lost: 0.0 }
+        }
     }
 
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
@@ -135,6 +142,7 @@ impl Medium {
     pub fn begin(&mut self) {
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
+        self.learns = MEDIUM_LEARNED as u32;
         if both.packets < MEDIUM_FIRST {
             return;
         }
@@ -144,11 +152,10 @@ impl Medium {
         let lower = if first.rate() < drain.rate() { first } else { drain };
         let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
         self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
-        self.learns = MEDIUM_LEARNED as u32;
     }
 
     fn known_rate(&self) -> f64 {
-        self.known.rate().min(self.all.estimate().upper)
+        self.seen().rate().min(self.all.estimate().upper)
     }
 
     /// Loss of the recent packets beyond that of the medium, if it is significant; else zero.
@@ -158,7 +165,7 @@ impl Medium {
             return 0.0;
         }
         // Test of two proportions: do both samples have the same loss rate?
-        let weight = self.weight();
+        let weight = self.seen().packets;
         let known = self.known_rate();
         let pooled = (recent.lost + known * weight) / (recent.packets + weight);
         let correlated = correlation(self.all.estimate().burst);
@@ -221,7 +228,7 @@ impl Medium {
     /// Upper bound of the loss of the medium.
     pub fn loss(&self) -> f64 {
         let known = self.known_rate();
-        let weight = self.weight();
+        let weight = self.seen().packets;
         let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
         (known + 2.0 * deviation).min(0.9)
     }
@@ -238,7 +245,8 @@ impl Medium {
     /// the medium caused that.
     pub fn begin_again(&mut self, sent: Sent, test: f64) {
         let loss = self.recent().rate();
-        *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
+        let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
+        *self = Self { known, early: known, ..Self::default() };
         self.suspect(loss, sent);
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.test = test;

@@ -174,6 +174,7 @@ impl Share {
         }
         (self.phase, self.rounds, self.round_ends) = (phase, 0, ack.next);
         self.delays.restart();
+        self.epochs.restart(ack.next);
     }
 
     /// Begins a phase with this part of the rate.
