@@ -14,7 +14,7 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
+    MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
     MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
@@ -140,6 +140,7 @@ impl Medium {
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
     /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
     pub fn begin(&mut self) {
+        self.window = Default::default();
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
         self.learns = MEDIUM_LEARNED as u32;
@@ -196,23 +197,21 @@ impl Medium {
             self.suspicion = None;
             return None;
         }
-        if tested.packets < MEDIUM_TESTED {
+        let known = self.known_rate();
+        // The error of the tested rate has to be small beside the losses in question.
+        let rough = (tested.lost + 1.0) / (tested.packets + 1.0);
+        let variance = rough * (1.0 - rough) * correlation(self.all.estimate().burst);
+        let enough = (MEDIUM_ACCURACY / (loss - known)).powi(2) * variance;
+        if tested.packets < enough.clamp(MEDIUM_TESTED, MEDIUM_LEARNED) {
             return None;
         }
-        let known = self.known_rate();
-        let is_quiet = tested.lost <= known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0;
         self.window = Default::default();
         self.suspicion = None;
-        if is_quiet {
-            return Some(Verdict::Bottleneck { arrived });
+        if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
+            (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
         }
-        if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
-            // The loss falls with the rate. What is left is judged anew.
-            self.suspect(tested.rate(), Sent { rate: suspicion.test, ..sent });
-            return None;
-        }
-        (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
-        Some(Verdict::Medium { rate })
+        let stayed = tested.rate() >= known + MEDIUM_PERSISTS * (loss - known);
+        Some(if stayed { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
     fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {

@@ -192,7 +192,10 @@ impl Share {
             self.cruise.rate *= MARK_GAIN;
             self.cruise.resume();
         }
-        if self.medium.is_overrun() && self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) {
+        // The drain takes care of what start-up overran.
+        if self.phase != Phase::Drain
+            && self.medium.is_overrun()
+            && self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) {
             return self.pause(ack);
         }
         let standing = self.delays.standing();

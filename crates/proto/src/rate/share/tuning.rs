@@ -143,11 +143,13 @@ pub const MEDIUM_FIRST: f64 = 24.0;
 pub const MEDIUM_MOST: f64 = 0.6;
 /// Packets behind what is known about a medium that was never tested, and packets that refine a test.
 pub const MEDIUM_LEARNED: f64 = 512.0;
-/// A test lasts for so many packets at this part of the rate, or of what arrived if that is less.
-pub const MEDIUM_TESTED: f64 = 64.0;
+/// A test lasts for at least so many packets at this part of the rate, or of what arrived if that is less. It
+/// ends when the losses in question are so many standard deviations of the tested loss rate.
+pub const MEDIUM_TESTED: f64 = 24.0;
+pub const MEDIUM_ACCURACY: f64 = 4.0;
 pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
 /// Part of the excess that has to stay if the medium is the cause.
-pub const MEDIUM_PERSISTS: f64 = 0.7;
+pub const MEDIUM_PERSISTS: f64 = 0.5;
 /// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew.
 pub const MEDIUM_TOLERATED: u32 = 16;
