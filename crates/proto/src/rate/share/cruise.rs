@@ -28,8 +28,8 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, FIRST_GROWTH,
-    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, PROBE_AFTER, SPARSE, SPIKE,
-    TARGET_SCALE,
+    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, PROBE_AFTER,
+    SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -101,6 +101,11 @@ impl Cruise {
     pub fn limit(&mut self, rate: f64, ack: &AckSample) {
         self.rate = rate;
         self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
+    }
+
+    /// Whether a long queue is being drained.
+    pub fn drains(&self) -> bool {
+        self.drains
     }
 
     /// Whether the bottleneck was found to drop what exceeds the rate.

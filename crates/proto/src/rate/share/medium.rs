@@ -14,8 +14,9 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
+    MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS,
+    MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
+    OVERRUN, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -179,6 +180,11 @@ impl Medium {
     /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
     /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
     pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
+        if is_long {
+            // The delay shows who drops.
+            (self.window, self.suspicion, self.lasting) = (Default::default(), None, 0);
+            return None;
+        }
         let (excess, recent) = (self.excess(), self.recent());
         if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
             self.window.rotate_left(1);
@@ -186,17 +192,12 @@ impl Medium {
         }
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         let Some(suspicion) = self.suspicion else {
-            if excess > 0.0 && !is_long && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+            if excess > 0.0 && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
                 self.suspect(recent.rate(), sent);
             }
             return None;
         };
         let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
-        if is_long {
-            // The delay shows who drops.
-            self.suspicion = None;
-            return None;
-        }
         let known = self.known_rate();
         // The error of the tested rate has to be small beside the losses in question.
         let rough = (tested.lost + 1.0) / (tested.packets + 1.0);

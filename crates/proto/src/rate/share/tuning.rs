@@ -24,6 +24,12 @@ pub const FALL: Duration = Duration::from_micros(500);
 /// Number of samples whose minimum counts: the FEEDBACK of a quarter of a round trip, as in `bbr`.
 pub const RECENT: usize = 4;
 
+/// A delay that rises by this much, and by twice the time between two packets, rises faster than a queue
+/// does: others would have to send at three times the rate of the bottleneck. It is the path's while it stays
+/// above this part. Chosen.
+pub const JUMP: Duration = Duration::from_millis(5);
+pub const JUMP_STAYS: f64 = 0.8;
+
 // Epochs (`epoch.rs`).
 
 /// Least length of an epoch. Chosen: the scheduler of a busy host spreads delays by some milliseconds.
@@ -124,6 +130,32 @@ pub const WINDOW_GAIN: u64 = 2;
 pub const LEAST_ROUND: Duration = Duration::from_micros(250);
 /// Factor of the rate when the path marks congestion (ABE, RFC 8511: 0.85 instead of 0.7).
 pub const MARK_GAIN: f64 = 0.85;
+
+// The competition with senders that fill the queue (`compete.rs`).
+
+/// Round trips of draining in which the queue did not fall, to less than this part in each, after which the
+/// queue is that of a sender of another kind. Chosen: the drain of all senders of this kind shows after two,
+/// and one that has just started stops after one or two more.
+pub const UNDRAINED: u64 = 4;
+pub const FALLS: f64 = 0.9;
+/// A queue has fallen if it is shorter than this part of its peak, and it is nearly as long again at the
+/// second one. The window of CUBIC falls to 0.7, and so the queue at least as far. Chosen.
+pub const FALLEN: f64 = 0.6;
+pub const LOOK_LEVEL: f64 = 0.75;
+/// Maximum number of round trips between two looks, beside a queue that does not fall. Chosen.
+pub const COMPETE_ROUNDS: u64 = 96;
+/// Length of a look in round trips, and the least time, since others may have longer round trips.
+pub const LOOK_ROUNDS: u64 = 3;
+pub const LEAST_LOOK_TIME: Duration = Duration::from_millis(200);
+/// The rate of a look is this part of that at which the queue would vanish if all senders fell so far, and
+/// at least [`LEAST_LOOK`]. Chosen.
+pub const LOOK_MARGIN: f64 = 0.9;
+pub const LEAST_LOOK: f64 = 0.2;
+/// Slow phases in a row that saw no delay near the least one, after which the queue is that of a sender of
+/// another kind: those of this kind drain at the same time. Chosen: two, and one for a newcomer.
+pub const BLIND: u32 = 3;
+/// A queue of so many targets has vanished.
+pub const LOOK_VANISHED: f64 = 2.0;
 
 // Losses of the medium (`medium.rs`).
 
