@@ -157,7 +157,7 @@ impl Cruise {
         self.queue = Some(queue);
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
-        if epoch.app_limited && !is_dropped && known.tests.is_none() {
+        if epoch.app_limited && known.tests.is_none() {
             // The pace was not tested. A queue that stands asks for less all the same.
             if least > target {
                 let error = (target - least) / tau;

@@ -14,9 +14,9 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS,
+    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS,
     MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
-    OVERRUN, TEST_SHARE,
+    OUTAGE, OVERRUN, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -59,6 +59,8 @@ pub(super) struct Sent {
     pub arrived: f64,
     /// The next packet.
     pub next: u64,
+    /// Whether the application had too little to send.
+    pub app_limited: bool,
 }
 
 /// Losses of the medium, described in the module documentation.
@@ -73,6 +75,8 @@ pub(super) struct Medium {
     /// The last epochs, newest last.
     window: [Tally; MEDIUM_WINDOW],
     suspicion: Option<Suspicion>,
+    /// Losses that were assumed to be the medium's since the last test.
+    assumed: f64,
     /// Epochs in a row with such losses.
     lasting: u32,
     /// Packets of the present or last slow phase, and what slow phases lost.
@@ -192,8 +196,12 @@ impl Medium {
         }
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         let Some(suspicion) = self.suspicion else {
-            if excess > 0.0 && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
-                self.suspect(recent.rate(), sent);
+            if excess > 0.0 && recent.rate() < OUTAGE && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+                if sent.app_limited && self.assumed + excess <= ASSUMED {
+                    self.assume(excess);
+                } else {
+                    self.suspect(recent.rate(), sent);
+                }
             }
             return None;
         };
@@ -206,8 +214,7 @@ impl Medium {
         if tested.packets < enough.clamp(MEDIUM_TESTED, MEDIUM_LEARNED) {
             return None;
         }
-        self.window = Default::default();
-        self.suspicion = None;
+        (self.window, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
         if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
             (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
         }
@@ -215,7 +222,15 @@ impl Medium {
         Some(if stayed { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
-    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
+    /// A test would delay the data of an application that needs less than the rate. So losses that cost little
+    /// are assumed to be the medium's, until there are too many of them.
+    fn assume(&mut self, excess: f64) {
+        self.assumed += excess;
+        self.known = self.recent();
+        self.learns = MEDIUM_LEARNED as u32;
+    }
+
+    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
         self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
     }
@@ -238,7 +253,7 @@ impl Medium {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+        recent.packets >= MEDIUM_TESTED && rate < OUTAGE && rate - self.known_rate() > OVERRUN + 2.0 * deviation
     }
 
     /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether

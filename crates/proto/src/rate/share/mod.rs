@@ -32,7 +32,7 @@ use startup::Startup;
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, queue_is_long};
 use crate::Time;
 use tuning::{
-    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
+    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
     LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME,
     PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
@@ -212,6 +212,7 @@ impl Share {
             self.medium.speed_up(ack.next);
         }
         (self.phase, self.rounds, self.round_ends) = (phase, 0, ack.next);
+        (self.undrained, self.drained_from) = (0, self.cruise.rate);
         self.delays.restart();
         self.epochs.restart(ack.next);
     }
@@ -265,7 +266,7 @@ impl Share {
     fn pause(&mut self, ack: &AckSample) {
         let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
         let rate = if self.phase == Phase::Startup { self.startup.best as f64 } else { self.cruise.rate };
-        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, next: 0 } });
+        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() } });
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
@@ -274,7 +275,7 @@ impl Share {
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
         let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.drained);
-        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next };
+        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
         let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
@@ -343,7 +344,8 @@ impl Share {
             self.undrained += 1;
         }
         self.undrained_queue = queue;
-        if self.undrained < UNDRAINED {
+        let enough = if self.delays.has_jumped() { JUMPED } else { UNDRAINED };
+        if self.undrained < enough {
             return;
         }
         self.undrained = 0;
@@ -356,7 +358,7 @@ impl Share {
         // No sender that fills queues keeps one on a path that loses much.
         if self.delays.has_jumped() || self.medium.loss() > LOSSY {
             self.delays.forget();
-            self.cruise.resume();
+            self.cruise.begin(rate);
         } else {
             let window = rate * ack.smoothed.as_secs_f64();
             self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW)));

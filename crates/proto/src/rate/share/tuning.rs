@@ -118,6 +118,9 @@ pub const LOSSY: f64 = 0.02;
 pub const SLOW_SHARE: f64 = 0.5;
 /// A path is overrun if its loss exceeds that of the medium by this. Chosen.
 pub const OVERRUN: f64 = 0.25;
+/// A path that loses more than this carries no packets of this size, or none at all. Its rate says nothing.
+/// Chosen: start-up ends before it overruns a bottleneck by fifty times.
+pub const OUTAGE: f64 = 0.98;
 /// Gain of a pause, its length in round trips, the part of what arrived with which it ends, and the least
 /// time from one to the next. Chosen: a full queue of two round trips is then empty.
 pub const PAUSE_GAIN: f64 = 0.05;
@@ -138,6 +141,8 @@ pub const MARK_GAIN: f64 = 0.85;
 /// and one that has just started stops after one or two more.
 pub const UNDRAINED: u64 = 4;
 pub const FALLS: f64 = 0.9;
+/// The same if the delay rose at once.
+pub const JUMPED: u64 = 2;
 /// A queue has fallen if it is shorter than this part of its peak, and it is nearly as long again at the
 /// second one. The window of CUBIC falls to 0.7, and so the queue at least as far. Chosen.
 pub const FALLEN: f64 = 0.6;
@@ -183,5 +188,8 @@ pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
 /// Part of the excess that has to stay if the medium is the cause.
 pub const MEDIUM_PERSISTS: f64 = 0.5;
+/// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
+/// much redundancy for them, stay below the 1.3 bytes sent for a byte delivered of the floor of sanity.
+pub const ASSUMED: f64 = 0.15;
 /// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew.
 pub const MEDIUM_TOLERATED: u32 = 16;
