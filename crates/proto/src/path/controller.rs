@@ -50,6 +50,10 @@ impl Controller {
         self.changing().on_ecn(now, sent);
     }
 
+    pub fn on_mtu_fell(&mut self) {
+        self.changing().on_mtu_fell();
+    }
+
     pub fn on_train(&mut self, train: &TrainSample) {
         self.changing().on_train(train);
     }
@@ -102,6 +106,9 @@ mod tests {
         fn on_ecn(&mut self, _now: Time, _sent: Time) {
             self.0 += 1;
         }
+        fn on_mtu_fell(&mut self) {
+            self.0 += 1;
+        }
         fn on_train(&mut self, _train: &TrainSample) {
             self.0 += 1;
         }
@@ -130,13 +137,14 @@ mod tests {
             rate: None,
             dispersion: None,
         };
-        let calls: [&dyn Fn(&mut Controller); 7] = [
+        let calls: [&dyn Fn(&mut Controller); 8] = [
             &|controller| controller.on_handshake(time),
             &|controller| controller.on_sent(now, 1, 0),
             &|controller| controller.on_ack(&ack),
             &|controller| controller.on_fate(0, false),
             &|controller| controller.on_loss(&LossSample { now, bytes: 0, sent: now, persistent: false }),
             &|controller| controller.on_ecn(now, now),
+            &|controller| controller.on_mtu_fell(),
             &|controller| {
                 controller.on_train(&TrainSample { now, bytes: 0, left: time, arrived: time, queue: time });
             },

@@ -202,14 +202,22 @@ impl<T: Copy> Path<T> {
                 Fate::Open if sent.elicits => break,
                 _ if matches!(sent.carried, Carried::SizeProbe) => {}
                 _ if !sent.elicits => {
-                    if sent.fate == Fate::Acked {
-                        self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss);
+                    if sent.fate == Fate::Acked
+                        && self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss)
+                    {
+                        self.rate.on_mtu_fell();
                     }
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
+                    if lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
+                        self.losses.fates_from = n + 1;
+                        continue;
+                    }
                     self.rate.on_fate(n, lost);
-                    self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss);
+                    if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
+                        self.rate.on_mtu_fell();
+                    }
                     self.losses.runs.on_fate(lost);
                     if !congested {
                         self.losses.estimator.on_fate(lost);

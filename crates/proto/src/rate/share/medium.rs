@@ -222,6 +222,12 @@ impl Medium {
         Some(if stayed { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
+    /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
+    pub fn acquit(&mut self) -> Option<f64> {
+        self.window = Default::default();
+        self.suspicion.take().map(|suspicion| suspicion.rate)
+    }
+
     /// A test would delay the data of an application that needs less than the rate. So losses that cost little
     /// are assumed to be the medium's, until there are too many of them.
     fn assume(&mut self, excess: f64) {

@@ -170,6 +170,12 @@ impl RateController for Share {
         self.medium.on_fate(number, lost);
     }
 
+    fn on_mtu_fell(&mut self) {
+        if let Some(rate) = self.medium.acquit() {
+            self.cruise.restore(rate);
+        }
+    }
+
     fn on_ecn(&mut self, now: Time, sent: Time) {
         if let Some(compete) = &mut self.compete {
             compete.on_ecn(now, sent);
