@@ -14,7 +14,7 @@
 use core::ops::Range;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS,
+    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_PERSISTS,
     MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
     OUTAGE, OVERRUN, TEST_SHARE,
 };
@@ -46,6 +46,8 @@ struct Suspicion {
     arrived: f64,
     /// The lower rate that shows the cause.
     test: f64,
+    /// Whether a pause came before, so that others do not overrun the path either.
+    after_pause: bool,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
@@ -75,6 +77,9 @@ pub(super) struct Medium {
     /// The last epochs, newest last.
     window: [Tally; MEDIUM_WINDOW],
     suspicion: Option<Suspicion>,
+    /// Loss of the medium that a test after a pause confirmed. Other tests may raise what is known by a
+    /// quarter more: if others overrun the path, a test does not tell their drops from the medium's losses.
+    confirmed: f64,
     /// Losses that were assumed to be the medium's since the last test.
     assumed: f64,
     /// Epochs in a row with such losses.
@@ -157,7 +162,7 @@ impl Medium {
         let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
         let lower = if first.rate() < drain.rate() { first } else { drain };
         let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
-        self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
+        self.known = Tally { lost: seen.lost.min((self.confirmed + OVERRUN) * seen.packets), ..seen };
     }
 
     fn known_rate(&self) -> f64 {
@@ -215,11 +220,16 @@ impl Medium {
             return None;
         }
         (self.window, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
+        if suspicion.after_pause {
+            self.confirmed = tested.rate();
+        }
         if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
-            (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
+            let most = (self.confirmed + OVERRUN) * tested.packets;
+            (self.known, self.learns) = (Tally { lost: tested.lost.min(most), ..tested }, MEDIUM_LEARNED as u32);
         }
         let stayed = tested.rate() >= known + MEDIUM_PERSISTS * (loss - known);
-        Some(if stayed { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
+        let is_plausible = tested.rate() <= self.confirmed + OVERRUN;
+        Some(if stayed && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
     /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
@@ -238,7 +248,7 @@ impl Medium {
 
     fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
-        self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
+        self.suspicion = Some(Suspicion { loss, rate, arrived, test, after_pause: false, from: next, tested: Tally::default() });
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
@@ -254,23 +264,27 @@ impl Medium {
         (known + 2.0 * deviation).min(0.9)
     }
 
-    /// Whether the path is overrun: the recent loss exceeds that of the known medium by far.
+    /// Whether the first flight lost little, so that what is lost later is what this sender sends too much.
+    pub fn began_well(&self) -> bool {
+        self.early.packets >= MEDIUM_FIRST && self.early.rate() < OVERRUN / 2.0
+    }
+
+    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far.
     pub fn is_overrun(&self) -> bool {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate < OUTAGE && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+        recent.packets >= MEDIUM_TESTED && rate < OUTAGE && rate - self.confirmed > OVERRUN + 2.0 * deviation
     }
 
-    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether
-    /// the medium caused that.
+    /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was learned
+    /// before, and tests at `test` bytes per second whether the medium caused the losses.
     pub fn begin_again(&mut self, sent: Sent, test: f64) {
-        let loss = self.recent().rate();
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
         *self = Self { known, early: known, ..Self::default() };
-        self.suspect(loss, sent);
+        self.suspect(1.0 - sent.arrived / sent.rate, sent);
         if let Some(suspicion) = &mut self.suspicion {
-            suspicion.test = test;
+            (suspicion.test, suspicion.after_pause) = (test, true);
         }
     }
 }

@@ -70,6 +70,8 @@ struct Pause {
     at: Time,
     /// What was sent and arrived before.
     before: Sent,
+    /// Whether it interrupted start-up.
+    startup: bool,
 }
 
 /// The controller, described in the module documentation.
@@ -239,12 +241,17 @@ impl Share {
             self.cruise.rate *= MARK_GAIN;
             self.cruise.resume();
         }
-        // The drain takes care of what start-up overran.
-        if self.phase != Phase::Drain
-            && self.medium.is_overrun()
-            && self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN)
-        {
-            return self.pause(ack);
+        if self.medium.is_overrun() {
+            match self.phase {
+                // The drain takes care of what start-up overran.
+                Phase::Startup if self.medium.began_well() => {
+                    self.startup.overran();
+                    return self.end_startup(ack);
+                }
+                Phase::Drain => {}
+                _ if self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) => return self.pause(ack),
+                _ => {}
+            }
         }
         let standing = self.delays.standing();
         match self.phase {
@@ -271,8 +278,9 @@ impl Share {
     /// The path is overrun: stops until its queue is gone.
     fn pause(&mut self, ack: &AckSample) {
         let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
-        let rate = if self.phase == Phase::Startup { self.startup.best as f64 } else { self.cruise.rate };
-        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() } });
+        let startup = self.phase == Phase::Startup;
+        let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
+        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() }, startup });
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
@@ -286,6 +294,9 @@ impl Share {
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
         match verdict {
+            Some(Verdict::Medium { .. }) if self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup)) => {
+                return self.enter(Phase::Startup, ack);
+            }
             Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
             Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - loss), ack),
             None => {}

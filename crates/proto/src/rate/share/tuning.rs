@@ -126,7 +126,7 @@ pub const OUTAGE: f64 = 0.98;
 pub const PAUSE_GAIN: f64 = 0.05;
 pub const PAUSE_ROUNDS: u64 = 3;
 pub const PAUSE_RESUME: f64 = 0.5;
-pub const PAUSE_AGAIN: Duration = Duration::from_secs(5);
+pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
 pub const WINDOW_GAIN: u64 = 2;
 /// The window uses at least this round trip, as in `bbr`.
@@ -176,8 +176,6 @@ pub const MEDIUM_SLOT: f64 = 32.0;
 /// The first packets of a connection, and the number of packets that say anything.
 pub const MEDIUM_EARLY: f64 = 32.0;
 pub const MEDIUM_FIRST: f64 = 24.0;
-/// Most that start-up may find out about the medium.
-pub const MEDIUM_MOST: f64 = 0.6;
 /// Packets behind what is known about a medium that was never tested, and packets that refine a test.
 pub const MEDIUM_LEARNED: f64 = 512.0;
 /// A test lasts for at least so many packets at this part of the rate, or of what arrived if that is less. It
