@@ -1,14 +1,15 @@
 //! The queueing delay of our own direction, as [`super::Share`] sees it.
 //!
 //! Delays are one-way delays up to a constant ([`AckSample::one_way`]), or round trips where the peer reports
-//! no arrival times. The least delay of the last ten seconds is the path without a queue. Short packets need
+//! no arrival times. The least delay of the last ten seconds is the path without a queue. If it rose, a queue
+//! may have stood all the time, so it follows slowly, unless the delay [jumped](Delays::has_jumped). Short packets need
 //! less time for serialization than long ones, so each of the two classes has a least delay of its own.
 
 use core::mem;
 use core::time::Duration;
 
 use super::AckSample;
-use super::tuning::{BASE_LIFE, FALL, JUMP, JUMP_STAYS, NEAR, RECENT};
+use super::tuning::{BASE_LIFE, FALL, JUMP, JUMP_STAYS, NEAR, RECENT, RISE};
 use crate::Time;
 
 /// Least delay of one class of packet sizes: of the present half of the window, and of the one before.
@@ -68,7 +69,8 @@ impl Delays {
         } else if ack.now.since(since) >= BASE_LIFE / 2 {
             self.half_since = Some(ack.now);
             for least in &mut self.least {
-                least.0 = [Duration::MAX, least.0[0]];
+                let [present, before] = least.0;
+                least.0 = [Duration::MAX, present.min(before.saturating_add(RISE))];
             }
         }
         if ack.newest_bytes > 2 * self.longest {

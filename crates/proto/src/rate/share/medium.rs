@@ -130,7 +130,8 @@ impl Medium {
         }
     }
 
-    fn recent(&self) -> Tally {
+    /// What the recent packets lost.
+    pub fn recent(&self) -> Tally {
         self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
     }
 
@@ -278,11 +279,11 @@ impl Medium {
     }
 
     /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was learned
-    /// before, and tests at `test` bytes per second whether the medium caused the losses.
-    pub fn begin_again(&mut self, sent: Sent, test: f64) {
+    /// before, and tests at `test` bytes per second whether the medium caused the loss before.
+    pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64) {
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
         *self = Self { known, early: known, ..Self::default() };
-        self.suspect(1.0 - sent.arrived / sent.rate, sent);
+        self.suspect(loss, sent);
         if let Some(suspicion) = &mut self.suspicion {
             (suspicion.test, suspicion.after_pause) = (test, true);
         }

@@ -33,7 +33,7 @@ use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateControlle
 use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
-    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME,
+    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME,
     PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
@@ -68,8 +68,9 @@ struct Marks {
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     at: Time,
-    /// What was sent and arrived before.
+    /// What was sent, arrived and was lost before.
     before: Sent,
+    loss: f64,
     /// Whether it interrupted start-up.
     startup: bool,
 }
@@ -280,7 +281,7 @@ impl Share {
         let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
         let startup = self.phase == Phase::Startup;
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
-        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() }, startup });
+        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() }, loss: self.medium.recent().rate(), startup });
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
@@ -340,8 +341,8 @@ impl Share {
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Pause if lasted >= PAUSE_ROUNDS => {
-                if let Some(Pause { before, .. }) = self.pause {
-                    self.medium.begin_again(Sent { next: ack.next, ..before }, self.cruise.rate);
+                if let Some(Pause { before, loss, .. }) = self.pause {
+                    self.medium.begin_again(loss, Sent { next: ack.next, ..before }, self.cruise.rate);
                 }
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
@@ -372,8 +373,9 @@ impl Share {
     /// Answers a queue of others that a sender of this kind would have drained. `rate` is that of this flow
     /// before it met the queue.
     fn meet(&mut self, rate: f64, ack: &AckSample) {
-        // No sender that fills queues keeps one on a path that loses much.
-        if self.delays.has_jumped() || self.medium.loss() > LOSSY {
+        // No sender that fills queues keeps one on a path that loses much, unless it is overrun.
+        let is_lossy = self.medium.loss() > LOSSY && self.medium.recent().rate() < OVERRUN;
+        if self.delays.has_jumped() || is_lossy {
             self.delays.forget();
             self.cruise.begin(rate);
         } else {

@@ -12,6 +12,10 @@ use crate::rate::PACKET;
 
 /// The least delay counts for this long, as the minimum RTT does (draft-ietf-ccwg-bbr section 2.10).
 pub const BASE_LIFE: Duration = Duration::from_secs(10);
+/// The least delay rises by at most this much in half of its life: as much as clocks that differ by 200 ppm
+/// make of five seconds, before their drift is known. If it rose as far as the delay of ten seconds, fifty
+/// flows that kept the queue full took it for the path, and dropped nine tenths.
+pub const RISE: Duration = Duration::from_millis(1);
 /// A delay this near to the least one shows the path without a queue. Chosen: one packet at 24 Mbit/s.
 pub const NEAR: Duration = Duration::from_micros(500);
 /// The sender drains its queue if it saw no delay near the least one for this long, and for so many round
