@@ -202,9 +202,7 @@ impl<T: Copy> Path<T> {
                 Fate::Open if sent.elicits => break,
                 _ if matches!(sent.carried, Carried::SizeProbe) => {}
                 _ if !sent.elicits => {
-                    if sent.fate == Fate::Acked
-                        && self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss)
-                    {
+                    if sent.fate == Fate::Acked && self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss) {
                         self.rate.on_mtu_fell();
                     }
                 }

@@ -14,9 +14,9 @@
 use core::ops::Range;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_PERSISTS,
-    MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
-    OUTAGE, OVERRUN, TEST_SHARE,
+    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
+    MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN,
+    TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -249,7 +249,8 @@ impl Medium {
 
     fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
-        self.suspicion = Some(Suspicion { loss, rate, arrived, test, after_pause: false, from: next, tested: Tally::default() });
+        self.suspicion =
+            Some(Suspicion { loss, rate, arrived, test, after_pause: false, from: next, tested: Tally::default() });
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
@@ -275,7 +276,11 @@ impl Medium {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate < OUTAGE && rate - self.confirmed > OVERRUN + 2.0 * deviation
+        let is_tested = self.suspicion.is_some_and(|suspicion| suspicion.after_pause);
+        !is_tested
+            && recent.packets >= MEDIUM_TESTED
+            && rate < OUTAGE
+            && rate - self.confirmed > OVERRUN + 2.0 * deviation
     }
 
     /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was learned

@@ -33,8 +33,9 @@ use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateControlle
 use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
-    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME,
-    PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
+    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN,
+    PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE,
+    UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +282,12 @@ impl Share {
         let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
         let startup = self.phase == Phase::Startup;
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
-        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() }, loss: self.medium.recent().rate(), startup });
+        self.pause = Some(Pause {
+            at: ack.now,
+            before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() },
+            loss: self.medium.recent().rate(),
+            startup,
+        });
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
@@ -290,7 +296,8 @@ impl Share {
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
         let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.drained);
-        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
+        let sent =
+            Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
         let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
