@@ -139,9 +139,14 @@ pub trait RateController: Send + fmt::Debug {
     fn train(&self) -> Option<TrainPace> {
         None
     }
-    /// Whether current losses are drops of the bottleneck queue, judging by the delay. Such losses say
-    /// nothing about the medium.
+    /// Whether current losses are drops of the bottleneck, judging by the delay, or by what arrives at which
+    /// rate. Such losses say nothing about the medium: they are the sender's own, dropped at its own rate.
     fn is_congested(&self) -> bool {
         false
+    }
+    /// Name of the phase in which the controller is, in lower case, for people and for reports. Empty for a
+    /// controller without phases.
+    fn state(&self) -> &'static str {
+        ""
     }
 }

@@ -17,11 +17,13 @@ pub(crate) struct Controller {
     inner: Box<dyn RateController>,
     /// `None` after each call that may have changed it.
     budget: Cell<Option<Budget>>,
+    /// State that [`Self::new_state`] returned last.
+    told: &'static str,
 }
 
 impl Controller {
     pub fn new(inner: Box<dyn RateController>) -> Self {
-        Self { inner, budget: Cell::new(None) }
+        Self { inner, budget: Cell::new(None), told: "" }
     }
 
     pub fn on_handshake(&mut self, rtt: Duration) {
@@ -70,6 +72,16 @@ impl Controller {
 
     pub fn is_congested(&self) -> bool {
         self.inner.is_congested()
+    }
+
+    pub fn state(&self) -> &'static str {
+        self.inner.state()
+    }
+
+    /// The state, if it is another one than at the last call.
+    pub fn new_state(&mut self) -> Option<&'static str> {
+        let state = self.state();
+        (core::mem::replace(&mut self.told, state) != state).then_some(state)
     }
 
     fn changing(&mut self) -> &mut dyn RateController {

@@ -11,7 +11,7 @@ use core::time::Duration;
 use super::control::{AckSample, RateController};
 use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
-use super::losses::Losses;
+use super::losses::{Cause, Losses};
 use super::silence::Silence;
 use super::trains::Last;
 use super::usage::Usage;
@@ -194,7 +194,7 @@ impl<T: Copy> Path<T> {
 
     /// Reports known fates to the estimator, the rate controller and the MTU search, in the order of sending.
     pub fn tell_fates(&mut self, now: Time) {
-        // Losses of a full queue are congestion, so no redundancy answers them.
+        // What the bottleneck drops is congestion, so no redundancy answers it and no report calls it loss.
         let congested = self.rate.is_congested();
         let loss = self.losses.estimator.estimate().rate;
         for (n, sent) in self.flight.iter_from(self.losses.fates_from) {
@@ -216,7 +216,9 @@ impl<T: Copy> Path<T> {
                     if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
                         self.rate.on_mtu_fell();
                     }
-                    self.losses.runs.on_fate(lost);
+                    if !matches!(sent.fate, Fate::Lost { cause: Cause::OwnRate, .. }) {
+                        self.losses.runs.on_fate(lost);
+                    }
                     if !congested {
                         self.losses.estimator.on_fate(lost);
                     }

@@ -205,6 +205,18 @@ impl RateController for Share {
     fn is_congested(&self) -> bool {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
     }
+
+    fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Startup => "startup",
+            Phase::Drain => "drain",
+            Phase::Cruise => "cruise",
+            Phase::Slow => "slow",
+            Phase::Pause => "pause",
+            Phase::Compete => "compete",
+            Phase::Look => "look",
+        }
+    }
 }
 
 impl Share {
