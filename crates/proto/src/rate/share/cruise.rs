@@ -28,8 +28,8 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, FIRST_GROWTH,
-    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, PROBE_AFTER,
-    SPARSE, SPIKE, TARGET_SCALE,
+    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISY_GROWTH,
+    PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -188,9 +188,11 @@ impl Cruise {
         self.empty = if queue < target / 2.0 && !loses { self.empty + 1 } else { 0 };
         // Of a probe, half has to come out as service.
         let pays = served > before * (1.0 + self.probe / 2.0);
+        // Noise hides the queue that a large probe builds.
+        let most = if self.noise > target { NOISY_GROWTH } else { MOST_GROWTH };
         self.probe = match self.empty {
             0 => 0.0,
-            _ if self.probe > 0.0 && pays => (2.0 * self.probe).min(MOST_GROWTH),
+            _ if self.probe > 0.0 && pays => (2.0 * self.probe).min(most),
             PROBE_AFTER.. if self.probe == 0.0 => FIRST_GROWTH,
             _ if self.empty.is_multiple_of(2) => 0.0,
             _ => self.probe,

@@ -9,7 +9,8 @@
 //!
 //! All flows of this kind that share a bottleneck see its drops and fall together, so that the drops end
 //! within some round trips whatever their number. Called by [`super::Share`] for each fate and epoch.
-//! Invariant: only a test raises what the medium is known to lose.
+//! Invariant: after the first packets beyond start-up, only a test, or losses that an application which sends
+//! little may assume, raise what the medium is known to lose.
 
 use core::ops::Range;
 
@@ -112,13 +113,7 @@ impl Medium {
         if self.slow.contains(&number) {
             self.slowly.add(lost);
         } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
-            // What a slow sender does not lose, the medium does not take.
-            let Tally { packets, lost } = self.slowly;
-            let rate = (lost + 1.0) / packets;
-            let upper = rate + 2.0 * (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / packets).sqrt();
-            if upper < self.known.rate() {
-                self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
-            }
+            self.lower(self.slowly);
         }
         self.window[MEDIUM_WINDOW - 1].add(lost);
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
@@ -127,6 +122,16 @@ impl Medium {
         if self.learns > 0 && self.suspicion.is_none() {
             self.learns -= 1;
             self.known.add(lost);
+        }
+    }
+
+    /// What a slow sender does not lose, the medium does not take.
+    fn lower(&mut self, slowly: Tally) {
+        let rate = (slowly.lost + 1.0) / slowly.packets;
+        let correlated = correlation(self.all.estimate().burst);
+        let upper = rate + 2.0 * (rate * (1.0 - rate) * correlated / slowly.packets).max(0.0).sqrt();
+        if upper < self.known.rate() {
+            self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
         }
     }
 
@@ -149,7 +154,7 @@ impl Medium {
     }
 
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
-    /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
+    /// start-up, and the one that lost less shows the medium.
     pub fn begin(&mut self) {
         self.window = Default::default();
         let (first, drain) = (self.early, self.slowly);
@@ -158,11 +163,8 @@ impl Medium {
         if both.packets < MEDIUM_FIRST {
             return;
         }
-        let spread =
-            (both.rate() * (1.0 - both.rate()) * (1.0 / first.packets.max(1.0) + 1.0 / drain.packets.max(1.0))).sqrt();
-        let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
         let lower = if first.rate() < drain.rate() { first } else { drain };
-        let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
+        let seen = if lower.packets < MEDIUM_FIRST { both } else { lower };
         self.known = Tally { lost: seen.lost.min((self.confirmed + OVERRUN) * seen.packets), ..seen };
     }
 
@@ -228,6 +230,7 @@ impl Medium {
             let most = (self.confirmed + OVERRUN) * tested.packets;
             (self.known, self.learns) = (Tally { lost: tested.lost.min(most), ..tested }, MEDIUM_LEARNED as u32);
         }
+        self.lower(tested);
         let stayed = tested.rate() >= known + MEDIUM_PERSISTS * (loss - known);
         let is_plausible = tested.rate() <= self.confirmed + OVERRUN;
         Some(if stayed && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })

@@ -69,6 +69,8 @@ pub const MOST_GROWTH: f64 = 0.25;
 /// as in `bbr`.
 pub const FIRST_GROWTH: f64 = 0.03;
 pub const PROBE_AFTER: u32 = 3;
+/// Limit of that growth where delays vary by more than the target. Chosen.
+pub const NOISY_GROWTH: f64 = 0.06;
 /// Round trips in which the pace corrects the queue between two epochs, and limits of that gain. Chosen.
 pub const BRAKE_ROUNDS: f64 = 1.0;
 pub const MOST_BRAKE: f64 = 0.9;
