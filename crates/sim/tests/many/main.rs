@@ -11,7 +11,7 @@ use tidewire_proto::config::Config;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
-use tidewire_sim::network::{Carrier, FlowPlan, Network, Plan, Report};
+use tidewire_sim::network::{Carrier, Content, Control, FlowPlan, Network, Plan, Report};
 use tidewire_sim::pair::End;
 use tidewire_sim::settings::Direction;
 
@@ -71,7 +71,11 @@ impl Case {
     }
 
     fn run(&self, seed: u64) -> Outcome {
-        let mut network = Network::new(&self.plan(seed));
+        self.measure(&self.plan(seed))
+    }
+
+    fn measure(&self, plan: &Plan) -> Outcome {
+        let mut network = Network::new(plan);
         let begin = Time::from_millis(1) + self.gap * (self.ahead + self.back - 1) as u32 + WARM;
         network.until(begin);
         let before = network.report();
@@ -92,10 +96,11 @@ impl Case {
             queue: 1e3 * waited / (taken[1] - taken[0]),
         };
         println!(
-            "{} and {} of {:?}, seed {seed}: {:.2?}, Jain {:.3}, sent {:.2}, dropped {:.4}, queue {:.1} ms",
+            "{} and {} of {:?}, seed {}: {:.2?}, Jain {:.3}, sent {:.2}, dropped {:.4}, queue {:.1} ms",
             self.ahead,
             self.back,
             self.settings,
+            plan.seed,
             outcome.goodput,
             outcome.jain(),
             outcome.sent,
@@ -161,14 +166,34 @@ fn a_policer_is_found_and_not_overrun() {
     assert!(outcome.sum() >= 8.5 && outcome.sent <= 1.25 * outcome.sum(), "sent {}", outcome.sent);
 }
 
-/// A queue of one packet at this rate, and of two.
+/// A queue of two packets at this rate, and of four.
 #[test]
-fn a_queue_of_a_packet_drops_little() {
-    for queue in ["1ms", "2ms"] {
+fn a_queue_of_a_few_packets_drops_little() {
+    for (queue, most) in [("1ms", 0.065), ("2ms", 0.035)] {
         let settings = [HOME[0], HOME[1], (BOTH, "queue", queue)];
         let settings = Box::leak(Box::new(settings));
         let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings }.run(1);
-        assert!(outcome.sum() >= 0.88 * 25.0 && outcome.dropped <= 0.035, "{queue}: {}", outcome.dropped);
+        assert!(outcome.sum() >= 0.88 * 25.0 && outcome.dropped <= most, "{queue}: {}", outcome.dropped);
+    }
+}
+
+/// Beside TCP, which fills the queue, a flow does not yield until it has nothing.
+#[test]
+fn beside_tcp_a_flow_keeps_a_part() {
+    for (queue, seed) in ["30ms", "60ms"].into_iter().flat_map(|queue| (1..=3).map(move |seed| (queue, seed))) {
+        let case = Case {
+            ahead: 1,
+            back: 0,
+            gap: gap(0),
+            settings: Box::leak(Box::new([HOME[0], HOME[1], (BOTH, "queue", queue)])),
+        };
+        let mut plan = case.plan(seed);
+        let carrier = Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
+        let (name, start) = ("cubic".to_owned(), Duration::from_secs(1));
+        plan.flows.push(FlowPlan { name, from: 0, to: 1, through: None, start, carrier });
+        let outcome = case.measure(&plan);
+        assert!(outcome.goodput[0] >= 4.0, "{queue}: {:?}", outcome.goodput);
+        assert!(outcome.dropped <= 0.02, "{queue}: {}", outcome.dropped);
     }
 }
 
