@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use crate::counts::add_counts;
-pub use crate::path::LossRuns;
+pub use crate::path::{FloorStats, LossRuns};
 use crate::redundancy::Plan;
 
 /// Packets of one connection, as counted by this end.
@@ -123,6 +123,8 @@ pub struct LossStats {
     pub mean_burst: f64,
     /// Runs of our lost packets, whatever the cause.
     pub runs: LossRuns,
+    /// What the floor of sanity did (docs/recovery.md section 2).
+    pub floor: FloorStats,
 }
 
 /// All statistics of a connection.

@@ -96,6 +96,10 @@ impl Connection {
         }
         let any = !acked.is_empty();
         self.scratch.acked = acked;
+        if any && self.path.was_dead(now) {
+            let next = self.path.flight.next_number();
+            self.path.rate.floor().on_revived(next);
+        }
         self.detect_losses(now);
         if any {
             self.path.silence.on_answer(now);
@@ -136,6 +140,9 @@ impl Connection {
             self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
             if n >= self.path.first {
                 self.path.losses.on_spurious(before.at, now, self.path.rtt.smoothed());
+                if before.elicits && before.carried != Carried::SizeProbe {
+                    self.path.rate.floor().on_spurious(n, before.bytes);
+                }
             }
         } else if before.elicits {
             freed = u64::from(before.bytes);

@@ -343,6 +343,7 @@ impl Connection {
         let estimate = self.path.losses.estimator.estimate();
         (stats.loss.recent, stats.loss.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
+        stats.loss.floor = self.path.rate.seen().stats();
         stats.window = self.path.rate.budget().window;
         stats.datagram_size = self.path.mtu.current();
         stats.delay = self.receiving.receiver.delay.clone();

@@ -10,6 +10,7 @@ mod controller;
 mod delivery;
 mod ecn;
 mod estimate;
+mod floor;
 mod flight;
 mod ids;
 mod loss;
@@ -27,12 +28,14 @@ mod usage;
 mod validation;
 
 pub use control::{AckSample, Budget, LossSample, RateController, Totals, TrainPace, TrainSample};
+pub(crate) use controller::Controller;
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
 pub use estimate::{DEVIATION_BLOCK, LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
+pub use floor::FloorStats;
 pub(crate) use flight::{Carried, Fate, Sent};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use ids::MAX_IDS;

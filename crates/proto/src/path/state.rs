@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use super::control::{AckSample, RateController};
+use super::control::AckSample;
 use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::losses::Losses;
@@ -16,7 +16,7 @@ use super::silence::Silence;
 use super::trains::Last;
 use super::usage::Usage;
 use super::{
-    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber, Pacer,
+    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, MtuProber, Pacer,
     ReceivedPackets, Rtt,
 };
 use crate::Time;
@@ -58,7 +58,7 @@ impl<T: Copy> Path<T> {
         remote: SocketAddr,
         now: Time,
         mtu: MtuProber,
-        rate: Box<dyn RateController>,
+        rate: Controller,
         feedback: FeedbackClock,
     ) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl<T: Copy> Path<T> {
             losses: Losses::default(),
             delivery: DeliveryRate::default(),
             mtu,
-            rate: Controller::new(rate),
+            rate,
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
             feedback,
@@ -83,18 +83,25 @@ impl<T: Copy> Path<T> {
     /// Whether the window has room for a datagram of `len` bytes. One packet is always allowed, because the
     /// minimum window may be smaller than a large packet.
     pub fn has_room(&self, len: usize) -> bool {
-        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
+        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.window()
+    }
+
+    /// Bytes that may be in flight. Behind a silence fewer are allowed: the path may be dead.
+    fn window(&self) -> u64 {
+        let most = if self.silence.probes > 0 { self.rate.seen().most_in_silence() } else { u64::MAX };
+        self.rate.budget().window.min(most)
     }
 
     /// Full packets for which the window has room.
     pub fn room(&self) -> u64 {
-        let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
+        let room = self.window().saturating_sub(self.flight.bytes());
         room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
     }
 
     /// A packet is sent. Its number is the flight's next number.
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
-        let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());
+        let alone = self.flight.is_empty();
+        let app_limited = !self.usage.is_saturated() || self.rate.seen().is_testing();
         let mark = self.delivery.on_sent(now, bytes, alone);
         self.delivery.trains.on_sent(self.flight.next_number(), now, mark.sent());
         self.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
@@ -208,7 +215,7 @@ impl<T: Copy> Path<T> {
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
-                    self.rate.on_fate(n, lost);
+                    self.rate.on_fate(n, sent.bytes, lost);
                     self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss);
                     self.losses.runs.on_fate(lost);
                     if !congested {
@@ -219,6 +226,14 @@ impl<T: Copy> Path<T> {
             }
             self.losses.fates_from = n + 1;
         }
+        self.rate.floor().review(now, self.flight.next_number(), self.rtt.smoothed());
+    }
+
+    /// Whether an acknowledgement at `now` ends a silence of the length of persistent congestion (RFC 9002
+    /// section 7.6).
+    pub fn was_dead(&self, now: Time) -> bool {
+        let span = self.rtt.persistent_span(MAX_FEEDBACK_DELAY);
+        self.silence.probes > 0 && span.is_some_and(|(_, span)| now.since(self.silence.waiting_since) >= span)
     }
 
     /// Removes packets whose fate is known, or that asked for no acknowledgement, once a late acknowledgement
@@ -229,7 +244,7 @@ impl<T: Copy> Path<T> {
 
     /// Discards all measurements, including the packet size. Packet numbers continue, and the received
     /// packets stay known.
-    pub fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
+    pub fn renew(&mut self, now: Time, mut rate: Controller) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();
         self.losses.detector = LossDetector::default();
@@ -237,6 +252,7 @@ impl<T: Copy> Path<T> {
         self.losses.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
-        self.rate = Controller::new(rate);
+        rate.floor().stats = self.rate.seen().stats;
+        self.rate = rate;
     }
 }
