@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use super::control::AckSample;
 use super::controller::Controller;
+use super::floor::Sending;
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::losses::Losses;
 use super::silence::Silence;
@@ -226,7 +227,8 @@ impl<T: Copy> Path<T> {
             }
             self.losses.fates_from = n + 1;
         }
-        self.rate.floor().review(now, self.flight.next_number(), self.rtt.smoothed());
+        let (rtt, next) = (self.rtt.smoothed(), self.flight.next_number());
+        self.rate.floor().review(now, Sending { next, rtt, queue: rtt.saturating_sub(self.rtt.min()) });
     }
 
     /// Whether an acknowledgement at `now` ends a silence of the length of persistent congestion (RFC 9002

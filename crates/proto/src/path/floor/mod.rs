@@ -22,29 +22,34 @@ use crate::Time;
 
 /// Bytes sent for a byte delivered, times `1 - p`: the bound, as asked (issue: a floor of sanity).
 const BOUND: f64 = 1.3;
-/// The bound of the first two seconds, whose doubling paces may overrun a policer (as asked).
-const FIRST_BOUND: f64 = 3.0;
+/// What makes the sender act in the first two seconds, whose doubling paces may overrun a policer. Chosen: at
+/// most 3 bytes may leave for one (as asked), and 200 packets are needed to see it: three standard
+/// deviations of them are 10 % of loss.
+const FIRST_ALARM: f64 = 2.2;
 /// What makes the sender act. Chosen: at 10 Mbit/s the three standard deviations beyond it, which chance
 /// needs, lie at the bound: 2,100 packets in two seconds make them 2.6 % of loss.
 const ALARM: f64 = 1.25;
 /// What a limited pace sends. Chosen: below the alarm, and above `1 / (1 - 1/6)`, so that the pace grows where
 /// the medium loses up to a sixth more than p.
 const LIMITED: f64 = 1.2;
-/// Below this the limit is not needed. Chosen: halfway between it and no overrun at all.
+/// Below this nothing is overrun. Chosen: halfway between the limit and no overrun at all.
 const HEALTHY: f64 = 1.1;
+/// What a limited pace sends while nothing is overrun. Chosen: it doubles, as slow start does, and a measurement
+/// that overruns a policer by that adds 0.04 to the ratio of two seconds.
+const GROWING: f64 = 2.0;
 /// Largest loss that is taken for the medium's. Beyond it, repair costs six bytes for one. Chosen.
 const MOST_LOSS: f64 = 0.8;
 
 /// Pace of a test, as a share of what is delivered (as asked). It leaves room for rates that are measured
 /// too high by a policer's bucket.
 const TEST_SHARE: f64 = 0.5;
-/// Packets of a test. More than the least only until its loss is known to [`TEST_SPREAD`], and at most
-/// four times as many. At 20 % of independent loss 100 packets suffice.
+/// Least packets of a test (as asked). It goes on, for at most four times as many, while its loss is not known to
+/// [`TEST_SPREAD`] and does not clearly explain the losses either. At 20 % of independent loss 100 suffice.
 const TEST_PACKETS: i64 = 64;
 const MOST_TESTED: i64 = 256;
 const TEST_SPREAD: f64 = 0.04;
-/// Packets at the begin of a test that do not count, because those before them filled the queue or emptied the bucket.
-/// Chosen.
+/// Packets of a test that do not count after the queue of those before them is gone: the bucket of a policer is
+/// still empty. Chosen.
 const SETTLING: u64 = 8;
 /// What a test found is valid for this time, and for this many times the time of the test. The time that a test
 /// costs is half of its length, so all tests together cost at most half a percent of the goodput.
@@ -87,16 +92,14 @@ enum Mode {
     /// A test of the medium's loss.
     Test {
         began: Time,
+        /// When the queue of the packets before it is gone; later packets count.
+        settled: Option<Time>,
         /// What the test's packets lost.
         tested: Tally,
-        /// The packets that caused the test.
-        cause: Tally,
     },
     /// The pace follows what is delivered.
     Limited {
-        /// When that began.
-        since: Time,
-        /// What was delivered then, in bytes per second.
+        /// What was delivered when that began, in bytes per second.
         first: f64,
     },
     /// The circuit breaker is open.
@@ -104,6 +107,17 @@ enum Mode {
         /// The packets since then.
         seen: Tally,
     },
+}
+
+/// The sender when fates became known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    /// The next packet.
+    pub next: u64,
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// The part of it above the least: the queue.
+    pub queue: Duration,
 }
 
 /// The floor of sanity of one path, described in the module documentation.
@@ -119,6 +133,9 @@ pub(crate) struct Floor {
     began: Option<Time>,
     window: Window,
     delivered: Meter,
+    /// When the bound was exceeded last, and the packets that did it.
+    exceeded: Option<Time>,
+    cause: Tally,
     /// Until when the confirmed loss is valid.
     valid_until: Time,
     /// Tests in a row that lost nearly everything.
@@ -138,6 +155,8 @@ impl Floor {
             began: None,
             window: Window::default(),
             delivered: Meter::default(),
+            exceeded: None,
+            cause: Tally::default(),
             valid_until: Time::ZERO,
             failed: 0,
             rtt: BROKEN_ROUND,
@@ -153,21 +172,18 @@ impl Floor {
         let starts_run = lost && !self.was_lost;
         self.was_lost = lost;
         self.change(|tally| tally.on_fate(bytes, lost, starts_run));
-        if !lost {
-            self.delivered.on_delivered(bytes);
-        }
     }
 
     /// A packet that was declared lost arrived.
     pub fn on_spurious(&mut self, number: u64, bytes: u32) {
         if number >= self.from {
             self.change(|tally| tally.on_spurious(bytes));
-            self.delivered.on_delivered(bytes);
         }
     }
 
     fn change(&mut self, change: impl Fn(&mut Tally)) {
         self.window.change(&change);
+        self.delivered.change(&change);
         if let Mode::Test { tested: tally, .. } | Mode::Broken { seen: tally } = &mut self.mode {
             change(tally);
         }
@@ -181,10 +197,16 @@ impl Floor {
         }
     }
 
-    /// All fates known at `now` were told; `next` is the next packet and `rtt` the smoothed round trip.
-    pub fn review(&mut self, now: Time, next: u64, rtt: Duration) {
+    /// All fates known at `now` were told.
+    pub fn review(&mut self, now: Time, state: Sending) {
+        let Sending { next, rtt, queue } = state;
         self.rtt = rtt;
         let began = *self.began.get_or_insert(now);
+        if let Mode::Test { settled, .. } = &mut self.mode
+            && settled.is_some_and(|at| now >= at)
+        {
+            (*settled, self.from) = (None, next + SETTLING);
+        }
         let is_measured = !matches!(self.mode, Mode::Test { .. }) && self.delivered.on_fates(now, rtt);
         let is_over = self.window.advance(now);
         if is_over {
@@ -192,25 +214,17 @@ impl Floor {
         }
         match self.mode {
             Mode::Free if is_over => {
-                let first = if now.since(began) < SPAN { FIRST_BOUND } else { 0.0 };
-                if self.window.total().exceeds(self.lost_at(ALARM).max(1.0 - 1.0 / f64::max(first, 1.0))) {
-                    self.on_exceeded(now, next);
+                let first = if now.since(began) < SPAN { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
+                if self.window.total().exceeds(self.lost_at(ALARM).max(first)) {
+                    self.on_exceeded(now, next, queue);
                 }
             }
-            Mode::Test { began, tested, cause } => self.look_at_test(now, next, began, &tested, &cause),
-            Mode::Limited { since, first } if is_over || is_measured => {
-                let total = self.window.total();
-                if now >= self.valid_until || self.delivered.rate < first / 2.0 || total.exceeds(self.lost_at(BOUND)) {
-                    // Less arrives although less is sent, so perhaps the medium takes it.
-                    self.begin_test(now, next);
-                } else if now.since(since) >= SPAN && total.is_enough() && total.loss() < self.lost_at(HEALTHY) {
-                    self.mode = Mode::Free;
-                }
-            }
+            Mode::Test { began, tested, .. } => self.look_at_test(now, next, began, &tested),
+            Mode::Limited { first } if is_over || is_measured => self.look_at_limit(now, first, queue),
             Mode::Broken { seen } if seen.packets >= CLOSING_PACKETS => {
                 if seen.loss() < MOST_LOSS {
                     self.failed = 0;
-                    self.limit(now, next);
+                    self.limit(next);
                 } else {
                     self.mode = Mode::Broken { seen: Tally::default() };
                 }
@@ -225,7 +239,11 @@ impl Floor {
         let pace = match self.mode {
             Mode::Free => return None,
             Mode::Test { .. } => TEST_SHARE * self.delivered.rate,
-            Mode::Limited { .. } => LIMITED / (1.0 - self.stats.confirmed_loss) * self.delivered.rate,
+            Mode::Limited { .. } => {
+                let is_healthy = self.delivered.seen.loss() < self.lost_at(HEALTHY);
+                let more = if is_healthy { GROWING } else { LIMITED };
+                more / (1.0 - self.stats.confirmed_loss) * self.delivered.rate
+            }
             Mode::Broken { .. } => broken,
         };
         Some(pace.max(broken) as u64)
@@ -267,25 +285,29 @@ impl Floor {
         }
     }
 
-    fn on_exceeded(&mut self, now: Time, next: u64) {
-        self.stats.exceeded += 1;
+    fn on_exceeded(&mut self, now: Time, next: u64, queue: Duration) {
+        if self.exceeded.is_none_or(|last| now.since(last) >= SPAN) {
+            self.stats.exceeded += 1;
+            self.exceeded = Some(now);
+        }
+        self.cause = *self.window.total();
         if !self.limits {
-            self.window.clear();
-        } else if now < self.valid_until {
-            self.limit(now, next);
+            return;
+        }
+        if now < self.valid_until {
+            self.limit(next);
         } else {
-            self.begin_test(now, next);
+            self.begin_test(now, queue);
         }
     }
 
-    fn begin_test(&mut self, now: Time, next: u64) {
+    fn begin_test(&mut self, now: Time, queue: Duration) {
         self.stats.tests += 1;
-        let (tested, cause) = (Tally::default(), *self.window.total());
-        self.begin(Mode::Test { began: now, tested, cause }, next + SETTLING);
+        self.begin(Mode::Test { began: now, settled: Some(now + queue), tested: Tally::default() }, u64::MAX);
     }
 
-    fn limit(&mut self, now: Time, next: u64) {
-        self.begin(Mode::Limited { since: now, first: self.delivered.rate }, next);
+    fn limit(&mut self, next: u64) {
+        self.begin(Mode::Limited { first: self.delivered.rate }, next);
     }
 
     /// Begins a mode in which packet `from` is the first that counts.
@@ -295,10 +317,26 @@ impl Floor {
         self.delivered.restart();
     }
 
-    fn look_at_test(&mut self, now: Time, next: u64, began: Time, tested: &Tally, cause: &Tally) {
-        let (loss, most) = (tested.loss(), tested.packets >= MOST_TESTED);
+    fn look_at_limit(&mut self, now: Time, first: f64, queue: Duration) {
+        let total = *self.window.total();
+        let is_worse = total.exceeds(self.lost_at(BOUND));
+        if is_worse {
+            self.cause = total;
+        }
+        if now >= self.valid_until && total.loss() < self.lost_at(HEALTHY) {
+            self.mode = Mode::Free;
+        } else if now >= self.valid_until || is_worse || self.delivered.rate < first / 2.0 {
+            // If less arrives although less is sent, the medium may take it.
+            self.begin_test(now, queue);
+        }
+    }
+
+    fn look_at_test(&mut self, now: Time, next: u64, began: Time, tested: &Tally) {
+        let loss = tested.loss();
         let spread = tested.spread(loss);
-        if tested.packets < TEST_PACKETS || (spread > TEST_SPREAD && !most) {
+        let is_explained_by = |loss: f64| !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
+        let is_clear = spread <= TEST_SPREAD || is_explained_by(loss - 2.0 * spread);
+        if tested.packets < TEST_PACKETS || (!is_clear && tested.packets < MOST_TESTED) {
             return;
         }
         // Where losses come in long runs a test is coarse. The medium has the benefit of that.
@@ -308,10 +346,10 @@ impl Floor {
         if self.failed >= FAILED_TESTS {
             self.stats.broken += 1;
             self.begin(Mode::Broken { seen: Tally::default() }, next);
-        } else if cause.exceeds(self.lost_at(ALARM)) {
-            self.limit(now, next);
-        } else {
+        } else if is_explained_by(self.stats.confirmed_loss) {
             self.begin(Mode::Free, next);
+        } else {
+            self.limit(next);
         }
     }
 }

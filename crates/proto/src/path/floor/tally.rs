@@ -127,26 +127,27 @@ impl Window {
 pub(super) struct Meter {
     /// Bytes per second; zero before the first measurement.
     pub rate: f64,
+    /// The packets of the last measurement.
+    pub seen: Tally,
     began: Option<Time>,
     newest: Time,
-    bytes: u64,
-    packets: u32,
+    present: Tally,
 }
 
 /// A measurement takes a round trip, at least this time, and at least this many packets. Chosen: a policer's
 /// bucket and batches of FEEDBACK do not show in 100 ms, and 16 packets are a rate to a quarter.
 const LEAST_MEASURED: Duration = Duration::from_millis(100);
-const LEAST_DELIVERED: u32 = 16;
+const LEAST_DELIVERED: i64 = 16;
 
 impl Meter {
-    pub fn on_delivered(&mut self, bytes: u32) {
-        self.bytes += u64::from(bytes);
-        self.packets += 1;
+    pub fn change(&mut self, change: impl Fn(&mut Tally)) {
+        change(&mut self.present);
     }
 
-    /// Begins a new measurement and keeps the rate of the last one.
+    /// Begins a new measurement and keeps the rate of the last one. Its packets may have left at another
+    /// pace, so their loss is not kept.
     pub fn restart(&mut self) {
-        *self = Self { rate: self.rate, ..Self::default() };
+        *self = Self { rate: self.rate, seen: Tally { sent_bytes: 1, packets: 1, ..Tally::default() }, ..Self::default() };
     }
 
     /// Fates became known at `now`. Returns whether the rate was measured anew.
@@ -155,15 +156,16 @@ impl Meter {
         self.newest = now;
         let Some(began) = self.began.filter(|_| paused <= least * 2) else {
             // The packets that begin a measurement are not part of it.
-            (self.began, self.bytes, self.packets) = (Some(now), 0, 0);
+            (self.began, self.present) = (Some(now), Tally::default());
             return false;
         };
         let took = now.since(began);
-        if took < least || self.packets < LEAST_DELIVERED {
+        if took < least || self.present.packets - self.present.lost < LEAST_DELIVERED {
             return false;
         }
-        self.rate = self.bytes as f64 / took.as_secs_f64();
-        (self.began, self.bytes, self.packets) = (Some(now), 0, 0);
+        self.rate = self.present.acked_bytes.max(0) as f64 / took.as_secs_f64();
+        self.seen = core::mem::take(&mut self.present);
+        self.began = Some(now);
         true
     }
 }
