@@ -34,9 +34,9 @@ const ALARM: f64 = 1.25;
 const LIMITED: f64 = 1.2;
 /// Below this nothing is overrun. Chosen: halfway between the limit and no overrun at all.
 const HEALTHY: f64 = 1.1;
-/// What a limited pace sends while nothing is overrun. Chosen: it doubles, as slow start does, and a measurement
-/// that overruns a policer by that adds 0.04 to the ratio of two seconds.
-const GROWING: f64 = 2.0;
+/// What a limited pace sends while nothing is overrun. Chosen: a path of 200 ms that is overrun by that for 400 ms has
+/// a ratio of 1.26 over two seconds, within the bound.
+const GROWING: f64 = 1.5;
 /// Largest loss that is taken for the medium's. Beyond it, repair costs six bytes for one. Chosen.
 const MOST_LOSS: f64 = 0.8;
 
@@ -44,10 +44,10 @@ const MOST_LOSS: f64 = 0.8;
 /// too high by a policer's bucket.
 const TEST_SHARE: f64 = 0.5;
 /// Least packets of a test (as asked). It goes on, for at most four times as many, while its loss is not known to
-/// [`TEST_SPREAD`] and does not clearly explain the losses either. At 20 % of independent loss 100 suffice.
+/// [`TEST_SPREAD`] and does not clearly explain the losses either. At 20 % of independent loss 180 suffice.
 const TEST_PACKETS: i64 = 64;
 const MOST_TESTED: i64 = 256;
-const TEST_SPREAD: f64 = 0.04;
+const TEST_SPREAD: f64 = 0.03;
 /// Packets of a test that do not count after the queue of those before them is gone: the bucket of a policer is
 /// still empty. Chosen.
 const SETTLING: u64 = 8;
@@ -96,6 +96,8 @@ enum Mode {
         settled: Option<Time>,
         /// What the test's packets lost.
         tested: Tally,
+        /// Whether nothing was limited before.
+        was_free: bool,
     },
     /// The pace follows what is delivered.
     Limited {
@@ -219,7 +221,7 @@ impl Floor {
                     self.on_exceeded(now, next, queue);
                 }
             }
-            Mode::Test { began, tested, .. } => self.look_at_test(now, next, began, &tested),
+            Mode::Test { began, tested, was_free, .. } => self.look_at_test(now, next, (began, was_free), &tested),
             Mode::Limited { first } if is_over || is_measured => self.look_at_limit(now, first, queue),
             Mode::Broken { seen } if seen.packets >= CLOSING_PACKETS => {
                 if seen.loss() < MOST_LOSS {
@@ -240,7 +242,7 @@ impl Floor {
             Mode::Free => return None,
             Mode::Test { .. } => TEST_SHARE * self.delivered.rate,
             Mode::Limited { .. } => {
-                let is_healthy = self.delivered.seen.loss() < self.lost_at(HEALTHY);
+                let is_healthy = self.delivered.loss().is_some_and(|loss| loss < self.lost_at(HEALTHY));
                 let more = if is_healthy { GROWING } else { LIMITED };
                 more / (1.0 - self.stats.confirmed_loss) * self.delivered.rate
             }
@@ -303,7 +305,9 @@ impl Floor {
 
     fn begin_test(&mut self, now: Time, queue: Duration) {
         self.stats.tests += 1;
-        self.begin(Mode::Test { began: now, settled: Some(now + queue), tested: Tally::default() }, u64::MAX);
+        let (settled, was_free) = (Some(now + queue), matches!(self.mode, Mode::Free));
+        self.delivered.hurry(now);
+        self.begin(Mode::Test { began: now, settled, tested: Tally::default(), was_free }, u64::MAX);
     }
 
     fn limit(&mut self, next: u64) {
@@ -318,20 +322,17 @@ impl Floor {
     }
 
     fn look_at_limit(&mut self, now: Time, first: f64, queue: Duration) {
-        let total = *self.window.total();
-        let is_worse = total.exceeds(self.lost_at(BOUND));
-        if is_worse {
-            self.cause = total;
-        }
-        if now >= self.valid_until && total.loss() < self.lost_at(HEALTHY) {
+        let total = self.window.total();
+        let is_old = now >= self.valid_until;
+        if is_old && total.loss() < self.lost_at(HEALTHY) {
             self.mode = Mode::Free;
-        } else if now >= self.valid_until || is_worse || self.delivered.rate < first / 2.0 {
+        } else if is_old || total.exceeds(self.lost_at(BOUND)) || self.delivered.rate < first / 2.0 {
             // If less arrives although less is sent, the medium may take it.
             self.begin_test(now, queue);
         }
     }
 
-    fn look_at_test(&mut self, now: Time, next: u64, began: Time, tested: &Tally) {
+    fn look_at_test(&mut self, now: Time, next: u64, (began, was_free): (Time, bool), tested: &Tally) {
         let loss = tested.loss();
         let spread = tested.spread(loss);
         let is_explained_by = |loss: f64| !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
@@ -346,7 +347,7 @@ impl Floor {
         if self.failed >= FAILED_TESTS {
             self.stats.broken += 1;
             self.begin(Mode::Broken { seen: Tally::default() }, next);
-        } else if is_explained_by(self.stats.confirmed_loss) {
+        } else if was_free && is_explained_by(self.stats.confirmed_loss) {
             self.begin(Mode::Free, next);
         } else {
             self.limit(next);

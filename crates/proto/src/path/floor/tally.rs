@@ -127,8 +127,8 @@ impl Window {
 pub(super) struct Meter {
     /// Bytes per second; zero before the first measurement.
     pub rate: f64,
-    /// The packets of the last measurement.
-    pub seen: Tally,
+    /// The packets of the last two measurements.
+    seen: [Tally; 2],
     began: Option<Time>,
     newest: Time,
     present: Tally,
@@ -138,16 +138,34 @@ pub(super) struct Meter {
 /// bucket and batches of FEEDBACK do not show in 100 ms, and 16 packets are a rate to a quarter.
 const LEAST_MEASURED: Duration = Duration::from_millis(100);
 const LEAST_DELIVERED: i64 = 16;
+/// Least time of a measurement that is not complete. Chosen: half as much.
+const LEAST_HURRIED: Duration = Duration::from_millis(50);
 
 impl Meter {
     pub fn change(&mut self, change: impl Fn(&mut Tally)) {
         change(&mut self.present);
     }
 
+    /// Loss of the last two measurements, if there are two.
+    pub fn loss(&self) -> Option<f64> {
+        let [mut both, newest] = self.seen;
+        both.combine(&newest, 1);
+        (self.seen[0].packets > 0).then(|| both.loss())
+    }
+
+    /// Takes a measurement that is not complete yet, if it shows more. The rate of a sender that starts doubles faster
+    /// than it is measured.
+    pub fn hurry(&mut self, now: Time) {
+        let took = self.began.map_or(Duration::ZERO, |began| now.since(began));
+        if took >= LEAST_HURRIED && self.present.packets - self.present.lost >= LEAST_DELIVERED {
+            self.rate = self.rate.max(self.present.acked_bytes.max(0) as f64 / took.as_secs_f64());
+        }
+    }
+
     /// Begins a new measurement and keeps the rate of the last one. Its packets may have left at another
     /// pace, so their loss is not kept.
     pub fn restart(&mut self) {
-        *self = Self { rate: self.rate, seen: Tally { sent_bytes: 1, packets: 1, ..Tally::default() }, ..Self::default() };
+        *self = Self { rate: self.rate, ..Self::default() };
     }
 
     /// Fates became known at `now`. Returns whether the rate was measured anew.
@@ -164,7 +182,7 @@ impl Meter {
             return false;
         }
         self.rate = self.present.acked_bytes.max(0) as f64 / took.as_secs_f64();
-        self.seen = core::mem::take(&mut self.present);
+        self.seen = [self.seen[1], core::mem::take(&mut self.present)];
         self.began = Some(now);
         true
     }
