@@ -87,3 +87,20 @@ fn measure() {
         }
     }
 }
+
+#[test]
+fn series() {
+    for (control, loss, rtt) in [("open", "20%", "60ms"), ("train", "20%", "200ms"), ("bbr", "0%", "200ms"), ("share", "5%", "200ms")] {
+        let settings = [
+            (Direction::Both, "rate", "100mbit"),
+            (Direction::Both, "rtt", rtt),
+            (Direction::Forward, "police", POLICED),
+            (Direction::Forward, "loss", loss),
+        ];
+        let (counts, read) = stream(control, None, &settings, 1, 12);
+        println!("{control} {loss} {rtt} {read} {:?}", counts.floor);
+        for w in counts.samples.windows(7).step_by(6) {
+            println!("  {:.2} {:.2}", (w[6].0 - w[0].0) as f64 * 8e-6 / 0.3, (w[6].1 - w[0].1) as f64 * 8e-6 / 0.3);
+        }
+    }
+}

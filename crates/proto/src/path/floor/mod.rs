@@ -201,6 +201,7 @@ impl Floor {
 
     /// All fates known at `now` were told.
     pub fn review(&mut self, now: Time, state: Sending) {
+        if std::env::var_os("FLOOR").is_some() { eprintln!("{:?} {:?} rate {:.0} p {:.3} n {} loss {:.3} dl {:?}", now, self.mode, self.delivered.rate * 8e-3, self.stats.confirmed_loss, self.window.total().packets, self.window.total().loss(), self.delivered.loss()); }
         let Sending { next, rtt, queue } = state;
         self.rtt = rtt;
         let began = *self.began.get_or_insert(now);

@@ -156,8 +156,8 @@ impl Meter {
     /// Takes a measurement that is not complete yet, if it shows more. The rate of a sender that starts doubles faster
     /// than it is measured.
     pub fn hurry(&mut self, now: Time) {
-        let took = self.began.map_or(Duration::ZERO, |began| now.since(began));
-        if took >= LEAST_HURRIED && self.present.packets - self.present.lost >= LEAST_DELIVERED {
+        let took = self.began.map_or(Duration::ZERO, |began| now.since(began)).max(LEAST_HURRIED);
+        if self.present.packets - self.present.lost >= LEAST_DELIVERED {
             self.rate = self.rate.max(self.present.acked_bytes.max(0) as f64 / took.as_secs_f64());
         }
     }
@@ -170,6 +170,10 @@ impl Meter {
 
     /// Fates became known at `now`. Returns whether the rate was measured anew.
     pub fn on_fates(&mut self, now: Time, rtt: Duration) -> bool {
+        if self.present.packets == 0 && self.began.is_none() {
+            // The packets that count have yet to arrive.
+            return false;
+        }
         let (least, paused) = (rtt.max(LEAST_MEASURED), now.since(self.newest));
         self.newest = now;
         let Some(began) = self.began.filter(|_| paused <= least * 2) else {
