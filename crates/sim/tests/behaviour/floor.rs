@@ -104,3 +104,26 @@ fn series() {
         }
     }
 }
+
+#[test]
+fn harm() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for control in ["bbr", "share", "train"] {
+        for loss in ["1%", "5%", "20%", "40%", "60%", "gilbert:20%,4", "gilbert:40%,4", "gilbert:20%,16", "gilbert:40%,16"] {
+            if !loss.contains(&only) { continue; }
+            for (rate, rtt) in [("25mbit", "60ms"), ("5mbit", "200ms")] {
+            let (mut early, mut late, mut tests, mut exceeded, mut limited) = (0.0, 0.0, 0, 0, 0);
+            for seed in 1..=4 {
+                let settings = [(Direction::Both, "rate", rate), (Direction::Both, "rtt", rtt), (Direction::Forward, "loss", loss)];
+                let (counts, _) = stream(control, None, &settings, seed, 30);
+                early += counts.samples[60].1 as f64 * 8e-6 / 12.0;
+                late += (counts.samples[600].1 - counts.samples[120].1) as f64 * 8e-6 / 96.0;
+                tests += counts.floor.tests;
+                exceeded += counts.floor.exceeded;
+                limited += u32::from(counts.floor.is_limited);
+            }
+            println!("{control:5} {loss:15} {rate:6} early {early:6.2} late {late:6.2} exceeded {exceeded} tests {tests} limited {limited}");
+            }
+        }
+    }
+}

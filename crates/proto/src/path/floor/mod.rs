@@ -55,8 +55,8 @@ const SETTLING: u64 = 8;
 /// costs is half of its length, so all tests together cost at most half a percent of the goodput.
 const VALID: Duration = Duration::from_secs(30);
 const VALID_TESTS: u32 = 100;
-/// Tests in a row that lose more than [`MOST_LOSS`] until the breaker opens. Each lowers the pace to a half or
-/// less, and lasts for a round trip or more. RFC 8084 section 4 asks for several such periods. Chosen.
+/// Tests in a row that lose more than [`MOST_LOSS`] until the breaker opens. Each sends half of what the one before
+/// delivered, for a round trip or more. RFC 8084 section 4 asks that no transient opens a breaker. Chosen.
 const FAILED_TESTS: u32 = 3;
 /// What an open breaker sends: this many packets in a round trip, or in this time if that is longer. Chosen: the first
 /// window of RFC 3390, at most 0.5 Mbit/s.
@@ -201,7 +201,6 @@ impl Floor {
 
     /// All fates known at `now` were told.
     pub fn review(&mut self, now: Time, state: Sending) {
-        if std::env::var_os("FLOOR").is_some() { eprintln!("{:?} {:?} rate {:.0} p {:.3} n {} loss {:.3} dl {:?}", now, self.mode, self.delivered.rate * 8e-3, self.stats.confirmed_loss, self.window.total().packets, self.window.total().loss(), self.delivered.loss()); }
         let Sending { next, rtt, queue } = state;
         self.rtt = rtt;
         let began = *self.began.get_or_insert(now);
@@ -219,10 +218,10 @@ impl Floor {
             Mode::Free if is_over => {
                 let first = if now.since(began) < SPAN { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
                 if self.window.total().exceeds(self.lost_at(ALARM).max(first)) {
-                    self.on_exceeded(now, next, queue);
+                    self.on_exceeded(now, queue);
                 }
             }
-            Mode::Test { began, tested, was_free, .. } => self.look_at_test(now, next, (began, was_free), &tested),
+            Mode::Test { began, tested, was_free, .. } => self.look_at_test(now, state, began, was_free, &tested),
             Mode::Limited { first } if is_over || is_measured => self.look_at_limit(now, first, queue),
             Mode::Broken { seen } if seen.packets >= CLOSING_PACKETS => {
                 if seen.loss() < MOST_LOSS {
@@ -288,18 +287,13 @@ impl Floor {
         }
     }
 
-    fn on_exceeded(&mut self, now: Time, next: u64, queue: Duration) {
+    fn on_exceeded(&mut self, now: Time, queue: Duration) {
         if self.exceeded.is_none_or(|last| now.since(last) >= SPAN) {
             self.stats.exceeded += 1;
             self.exceeded = Some(now);
         }
         self.cause = *self.window.total();
-        if !self.limits {
-            return;
-        }
-        if now < self.valid_until {
-            self.limit(next);
-        } else {
+        if self.limits {
             self.begin_test(now, queue);
         }
     }
@@ -333,7 +327,7 @@ impl Floor {
         }
     }
 
-    fn look_at_test(&mut self, now: Time, next: u64, (began, was_free): (Time, bool), tested: &Tally) {
+    fn look_at_test(&mut self, now: Time, Sending { next, queue, .. }: Sending, began: Time, was_free: bool, tested: &Tally) {
         let loss = tested.loss();
         let spread = tested.spread(loss);
         let is_explained_by = |loss: f64| !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
@@ -348,6 +342,9 @@ impl Floor {
         if self.failed >= FAILED_TESTS {
             self.stats.broken += 1;
             self.begin(Mode::Broken { seen: Tally::default() }, next);
+        } else if self.failed > 0 {
+            self.delivered.rate *= TEST_SHARE * (1.0 - loss);
+            self.begin_test(now, queue);
         } else if was_free && is_explained_by(self.stats.confirmed_loss) {
             self.begin(Mode::Free, next);
         } else {
