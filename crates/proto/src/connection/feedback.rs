@@ -12,6 +12,7 @@ use super::carried::{Carried, Data};
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
+use crate::event::Event;
 use crate::ids::LaneId;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
@@ -182,6 +183,9 @@ impl Connection {
         }
         self.scratch.lost = lost;
         self.path.tell_fates(now);
+        if self.path.rate.floor().poll_overrun() {
+            self.events.push_back(Event::Overrun);
+        }
         self.path.forget_packets(now);
     }
 

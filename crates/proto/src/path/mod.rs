@@ -10,8 +10,8 @@ mod controller;
 mod delivery;
 mod ecn;
 mod estimate;
-mod floor;
 mod flight;
+mod floor;
 mod ids;
 mod loss;
 mod losses;
@@ -35,8 +35,8 @@ pub(crate) use ecn::EcnTally;
 pub use estimate::{DEVIATION_BLOCK, LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
-pub use floor::FloorStats;
 pub(crate) use flight::{Carried, Fate, Sent};
+pub use floor::FloorStats;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use ids::MAX_IDS;
 pub(crate) use ids::{OurIds, PeerIds};

@@ -10,15 +10,15 @@ use core::time::Duration;
 
 use super::control::AckSample;
 use super::controller::Controller;
-use super::floor::Sending;
 use super::flight::{Carried, Fate, Flight, Sent};
+use super::floor::{FloorStats, Sending};
 use super::losses::Losses;
 use super::silence::Silence;
 use super::trains::Last;
 use super::usage::Usage;
 use super::{
-    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, MtuProber, Pacer,
-    ReceivedPackets, Rtt,
+    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, MtuProber,
+    Pacer, ReceivedPackets, Rtt,
 };
 use crate::Time;
 use crate::wire::TrainReport;
@@ -55,13 +55,7 @@ pub(crate) struct Path<T> {
 
 impl<T: Copy> Path<T> {
     /// A path to `remote` on which nothing was sent yet.
-    pub fn new(
-        remote: SocketAddr,
-        now: Time,
-        mtu: MtuProber,
-        rate: Controller,
-        feedback: FeedbackClock,
-    ) -> Self {
+    pub fn new(remote: SocketAddr, now: Time, mtu: MtuProber, rate: Controller, feedback: FeedbackClock) -> Self {
         Self {
             remote,
             local: None,
@@ -87,9 +81,10 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.window()
     }
 
-    /// Bytes that may be in flight. Behind a silence fewer are allowed: the path may be dead.
+    /// Bytes that may be in flight. At the begin and in a silence fewer are allowed: the path may be dead.
     fn window(&self) -> u64 {
-        let most = if self.silence.probes > 0 { self.rate.seen().most_in_silence() } else { u64::MAX };
+        let floor = self.rate.seen();
+        let most = if self.silence.probes > 0 || floor.is_new() { floor.most_in_silence() } else { u64::MAX };
         self.rate.budget().window.min(most)
     }
 
@@ -254,7 +249,8 @@ impl<T: Copy> Path<T> {
         self.losses.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
-        rate.floor().stats = self.rate.seen().stats;
+        // The counts are of the connection; what a test found was of the old path.
+        rate.floor().stats = FloorStats { confirmed_loss: 0.0, ..self.rate.seen().stats };
         self.rate = rate;
     }
 }

@@ -1,15 +1,15 @@
 //! The floor of sanity: a limit of what is sent for a byte delivered, whatever a rate controller believes.
 //!
-//! A controller that ignores losses can take the drops of a policer for the losses of a medium, and send many times
-//! what arrives. This module counts only fates. Over two seconds, at most `1.3 / (1 - p)` bytes shall be
-//! sent for a byte delivered. p is the loss of the medium, which only a test confirms: for at least 64 packets, the
-//! sender sends half of what was delivered. A bottleneck that takes twice as much drops none of them, so what is
-//! lost then is the medium's. After a test the controller has its pace back if p explains the losses.
-//! Otherwise the pace follows what is delivered. If the path loses nearly all of what three tests send, a circuit
-//! breaker (RFC 8084) leaves a few packets per round trip.
+//! A controller that ignores losses can take the drops of a policer for the losses of a medium, and send many
+//! times what arrives. This module counts only fates. Over two seconds, at most `1.3 / (1 - p)` bytes shall
+//! be sent for a byte delivered. p is the loss of the medium, which only a test confirms: for at least 64
+//! packets, the sender sends half of what was delivered. A bottleneck that takes twice as much drops none of
+//! them, so what is lost then is the medium's. After a test the controller has its pace back if p explains
+//! the losses. Otherwise the pace follows what is delivered. If the path loses nearly all of what three tests
+//! send, a circuit breaker (RFC 8084) leaves a few packets per round trip.
 //!
-//! [`super::controller::Controller`] calls it for each fate. Invariants: only a test raises p; the limit never
-//! raises a pace. docs/recovery.md section 2 derives the rules.
+//! [`super::controller::Controller`] calls it for each fate. Invariants: only a test raises p; the limit
+//! never raises a pace. docs/recovery.md section 2 derives the rules.
 
 mod tally;
 #[cfg(test)]
@@ -22,20 +22,20 @@ use crate::Time;
 
 /// Bytes sent for a byte delivered, times `1 - p`: the bound, as asked (issue: a floor of sanity).
 const BOUND: f64 = 1.3;
-/// What makes the sender act in the first two seconds, whose doubling paces may overrun a policer. Chosen: at
-/// most 3 bytes may leave for one (as asked), and 200 packets are needed to see it: three standard
-/// deviations of them are 10 % of loss.
-const FIRST_ALARM: f64 = 2.2;
+/// What makes the sender act in the first two seconds, whose doubling paces may overrun a policer. Chosen:
+/// three standard deviations of 1,000 packets, 5 % of loss, lead to 3 bytes for one (as asked); and a medium
+/// that loses 60 % needs 2.5, so that no test slows the start down there.
+const FIRST_ALARM: f64 = 2.6;
 /// What makes the sender act. Chosen: at 10 Mbit/s the three standard deviations beyond it, which chance
 /// needs, lie at the bound: 2,100 packets in two seconds make them 2.6 % of loss.
 const ALARM: f64 = 1.25;
-/// What a limited pace sends. Chosen: below the alarm, and above `1 / (1 - 1/6)`, so that the pace grows where
-/// the medium loses up to a sixth more than p.
+/// What a limited pace sends. Chosen: below the alarm, and enough for the pace to grow where the medium
+/// delivers 0.83 of what p says.
 const LIMITED: f64 = 1.2;
 /// Below this nothing is overrun. Chosen: halfway between the limit and no overrun at all.
 const HEALTHY: f64 = 1.1;
-/// What a limited pace sends while nothing is overrun. Chosen: a path of 200 ms that is overrun by that for 400 ms has
-/// a ratio of 1.26 over two seconds, within the bound.
+/// What a limited pace sends while nothing is overrun. Chosen: a path of 200 ms that is overrun by that for
+/// 400 ms has a ratio of 1.26 over two seconds, within the bound.
 const GROWING: f64 = 1.5;
 /// Largest loss that is taken for the medium's. Beyond it, repair costs six bytes for one. Chosen.
 const MOST_LOSS: f64 = 0.8;
@@ -43,27 +43,33 @@ const MOST_LOSS: f64 = 0.8;
 /// Pace of a test, as a share of what is delivered (as asked). It leaves room for rates that are measured
 /// too high by a policer's bucket.
 const TEST_SHARE: f64 = 0.5;
-/// Least packets of a test (as asked). It goes on, for at most four times as many, while its loss is not known to
-/// [`TEST_SPREAD`] and does not clearly explain the losses either. At 20 % of independent loss 180 suffice.
+/// Least packets of a test (as asked). It goes on, for at most four times as many, while its loss is not
+/// known to [`TEST_SPREAD`] and does not clearly explain the losses either. At 20 % of independent loss 180
+/// suffice.
 const TEST_PACKETS: i64 = 64;
 const MOST_TESTED: i64 = 256;
 const TEST_SPREAD: f64 = 0.03;
-/// Packets of a test that do not count after the queue of those before them is gone: the bucket of a policer is
-/// still empty. Chosen.
+/// Packets of a test that do not count after the queue of those before them is gone: the bucket of a policer
+/// is still empty. Chosen.
 const SETTLING: u64 = 8;
-/// What a test found is valid for this time, and for this many times the time of the test. The time that a test
-/// costs is half of its length, so all tests together cost at most half a percent of the goodput.
+/// What a test found is valid for this time, and for this many times the time of the test. The time that a
+/// test costs is half of its length, so all tests together cost at most half a percent of the goodput.
 const VALID: Duration = Duration::from_secs(30);
 const VALID_TESTS: u32 = 100;
-/// Tests in a row that lose more than [`MOST_LOSS`] until the breaker opens. Each sends half of what the one before
-/// delivered, for a round trip or more. RFC 8084 section 4 asks that no transient opens a breaker. Chosen.
+/// Tests in a row that lose more than [`MOST_LOSS`] until the breaker opens. Each sends half of what the one
+/// before delivered, for a round trip or more. RFC 8084 section 4 asks that no transient opens a breaker.
+/// Chosen.
 const FAILED_TESTS: u32 = 3;
-/// What an open breaker sends: this many packets in a round trip, or in this time if that is longer. Chosen: the first
-/// window of RFC 3390, at most 0.5 Mbit/s.
+/// What an open breaker sends: this many packets in a round trip, or in this time if that is longer. Chosen:
+/// the first window of RFC 3390, at most 0.5 Mbit/s.
 const BROKEN_PACKETS: f64 = 4.0;
 const BROKEN_ROUND: Duration = Duration::from_millis(100);
-/// Packets that close the breaker again, if fewer than [`MOST_LOSS`] of them are lost. Chosen: four round trips.
+/// Packets that close the breaker again, if fewer than [`MOST_LOSS`] of them are lost. Chosen: four round
+/// trips.
 const CLOSING_PACKETS: i64 = 16;
+/// While the peer is silent, what is delivered in so many round trips may be in flight, as `bbr` has twice
+/// what a round trip carries, and a round trip more for rates that just rose. Chosen.
+const SILENT_ROUNDS: u32 = 3;
 /// Full packet, as in `rate/mod.rs`.
 const PACKET: f64 = 1_500.0;
 
@@ -143,6 +149,8 @@ pub(crate) struct Floor {
     /// Tests in a row that lost nearly everything.
     failed: u32,
     rtt: Duration,
+    /// Whether the application knows that a fixed rate overruns the path.
+    is_told: bool,
     pub stats: FloorStats,
 }
 
@@ -162,6 +170,7 @@ impl Floor {
             valid_until: Time::ZERO,
             failed: 0,
             rtt: BROKEN_ROUND,
+            is_told: false,
             stats: FloorStats::default(),
         }
     }
@@ -251,11 +260,16 @@ impl Floor {
         Some(pace.max(broken) as u64)
     }
 
-    /// The most that may be in flight while the peer is silent: what was delivered in two seconds. A window is
-    /// rarely larger; without one, this is all that leaves until the peer answers.
+    /// Whether no fate is known yet.
+    pub fn is_new(&self) -> bool {
+        self.began.is_none()
+    }
+
+    /// The most that may be in flight before the first fate and while the peer is silent. A window is rarely
+    /// larger; without one, this is all that leaves until the peer answers.
     pub fn most_in_silence(&self) -> u64 {
-        let least = TEST_PACKETS as f64 * PACKET;
-        if self.limits { (self.delivered.rate * SPAN.as_secs_f64()).max(least) as u64 } else { u64::MAX }
+        let delivered = self.delivered.rate * (self.rtt.max(BROKEN_ROUND) * SILENT_ROUNDS).as_secs_f64();
+        if self.limits { delivered.max(TEST_PACKETS as f64 * PACKET) as u64 } else { u64::MAX }
     }
 
     /// Whether a test runs. Its packets show no rate.
@@ -273,7 +287,8 @@ impl Floor {
         1.0 - (1.0 - self.stats.confirmed_loss) / ratio
     }
 
-    /// What is not lost at any pace, the medium does not take. And what was confirmed long ago is not known now.
+    /// What is not lost at any pace, the medium does not take. And what was confirmed long ago is not known
+    /// now.
     fn lower_confirmed(&mut self, now: Time) {
         let total = self.window.total();
         if total.is_enough() {
@@ -296,6 +311,11 @@ impl Floor {
         if self.limits {
             self.begin_test(now, queue);
         }
+    }
+
+    /// Whether a rate that the user vouched for overruns the path, once.
+    pub fn poll_overrun(&mut self) -> bool {
+        !self.limits && self.stats.exceeded > 0 && !core::mem::replace(&mut self.is_told, true)
     }
 
     fn begin_test(&mut self, now: Time, queue: Duration) {
@@ -327,7 +347,14 @@ impl Floor {
         }
     }
 
-    fn look_at_test(&mut self, now: Time, Sending { next, queue, .. }: Sending, began: Time, was_free: bool, tested: &Tally) {
+    fn look_at_test(
+        &mut self,
+        now: Time,
+        Sending { next, queue, .. }: Sending,
+        began: Time,
+        was_free: bool,
+        tested: &Tally,
+    ) {
         let loss = tested.loss();
         let spread = tested.spread(loss);
         let is_explained_by = |loss: f64| !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);

@@ -4,22 +4,24 @@ use core::time::Duration;
 
 use crate::Time;
 
-/// Time over which the sent and the delivered bytes are compared, as RFC 8084 section 3.1 asks: many round
+/// Time over which the sent and the delivered bytes are compared, as RFC 8084 section 4 asks: many round
 /// trips, so that one burst does not decide.
 pub(super) const SPAN: Duration = Duration::from_secs(2);
-/// Parts of that time. Old parts are forgotten one by one. Chosen: the oldest packets are at most a fortieth too old.
+/// Parts of that time. Old parts are forgotten one by one. Chosen: the oldest packets are at most a fortieth
+/// too old.
 const BUCKETS: usize = 40;
 const BUCKET: Duration = Duration::from_millis(50);
-/// A ratio of fewer packets says nothing: 64 packets a second are 0.8 Mbit/s, which no network notices. Chosen.
+/// A ratio of fewer packets says nothing: 64 packets a second are 0.8 Mbit/s, which no network notices.
+/// Chosen.
 const LEAST_PACKETS: i64 = 128;
-/// Standard deviations by which the loss has to exceed its bound. By the normal tail, a path that loses exactly
-/// as much as the bound exceeds it in one of 740 independent samples.
+/// Standard deviations by which the loss has to exceed its bound. By the normal tail, a path that loses
+/// exactly as much as the bound exceeds it in one of 740 independent samples.
 const SIGMAS: f64 = 3.0;
 /// Largest correlation between the fates of two neighbours, which runs of 64 losses have. Chosen.
 const MOST_CORRELATED: f64 = 0.97;
 
-/// Packets with a known fate. Signed, because a packet that arrives after it was declared lost takes back a loss
-/// of an earlier part.
+/// Packets with a known fate. Signed, because a packet that arrives after it was declared lost takes back a
+/// loss of an earlier part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     sent_bytes: i64,
@@ -57,9 +59,9 @@ impl Tally {
         (1.0 - self.acked_bytes as f64 / self.sent_bytes.max(1) as f64).clamp(0.0, 1.0) * f64::from(self.packets > 0)
     }
 
-    /// Standard deviation of the measured loss if the true loss is `loss`. Losses in runs of mean length B are those
-    /// of a Gilbert channel: the fates of neighbours have the correlation `r = 1 - 1/B - loss/(B (1 - loss))`, which
-    /// multiplies the variance by `(1 + r)/(1 - r)`. For independent losses r is zero.
+    /// Standard deviation of the measured loss if the true loss is `loss`. Losses in runs of mean length B
+    /// are those of a Gilbert channel: the fates of neighbours have the correlation `r = 1 - 1/B - loss/(B (1
+    /// - loss))`, which multiplies the variance by `(1 + r)/(1 - r)`. For independent losses r is zero.
     pub fn spread(&self, loss: f64) -> f64 {
         let burst = self.lost.max(1) as f64 / self.runs.max(1) as f64;
         let seen = self.loss().min(0.99);
@@ -138,8 +140,6 @@ pub(super) struct Meter {
 /// bucket and batches of FEEDBACK do not show in 100 ms, and 16 packets are a rate to a quarter.
 const LEAST_MEASURED: Duration = Duration::from_millis(100);
 const LEAST_DELIVERED: i64 = 16;
-/// Least time of a measurement that is not complete. Chosen: half as much.
-const LEAST_HURRIED: Duration = Duration::from_millis(50);
 
 impl Meter {
     pub fn change(&mut self, change: impl Fn(&mut Tally)) {
@@ -153,10 +153,10 @@ impl Meter {
         (self.seen[0].packets > 0).then(|| both.loss())
     }
 
-    /// Takes a measurement that is not complete yet, if it shows more. The rate of a sender that starts doubles faster
-    /// than it is measured.
+    /// Takes a measurement that is not complete yet, if it shows more. The rate of a sender that starts
+    /// doubles faster than it is measured.
     pub fn hurry(&mut self, now: Time) {
-        let took = self.began.map_or(Duration::ZERO, |began| now.since(began)).max(LEAST_HURRIED);
+        let took = self.began.map_or(Duration::ZERO, |began| now.since(began)).max(LEAST_MEASURED);
         if self.present.packets - self.present.lost >= LEAST_DELIVERED {
             self.rate = self.rate.max(self.present.acked_bytes.max(0) as f64 / took.as_secs_f64());
         }

@@ -1,5 +1,5 @@
-//! The floor of sanity over a modelled path: a policer, a medium that loses packets, and a sender that believes in
-//! one pace.
+//! The floor of sanity over a modelled path: a policer, a medium that loses packets, and a sender that
+//! believes in one pace.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -135,13 +135,19 @@ fn a_lossy_medium_is_confirmed_by_one_test_and_has_its_pace_back() {
     }
 }
 
-/// False alarms: 20 minutes for each medium, at 30 Mbit/s, in runs of a minute. Below the bound, a window of two
-/// seconds with a loss of 20 % trips it where the packets are few for their runs.
+/// False alarms: 20 minutes for each medium, at 30 Mbit/s, in runs of a minute. Below the bound, a window of
+/// two seconds with a loss of 20 % trips it where the packets are few for their runs.
 #[test]
 fn media_below_the_bound_trip_it_rarely() {
-    for (loss, run, most) in
-        [(0.01, 0.0, 0), (0.05, 0.0, 0), (0.05, 4.0, 0), (0.05, 16.0, 0), (0.1, 16.0, 0), (0.15, 0.0, 0), (0.15, 4.0, 0)]
-    {
+    for (loss, run, most) in [
+        (0.01, 0.0, 0),
+        (0.05, 0.0, 0),
+        (0.05, 4.0, 0),
+        (0.05, 16.0, 0),
+        (0.1, 16.0, 0),
+        (0.15, 0.0, 0),
+        (0.15, 4.0, 0),
+    ] {
         let mut exceeded = 0;
         for seed in 1..=20 {
             let mut model = Model::new(seed, (loss, run), OPEN);
@@ -167,7 +173,9 @@ fn media_above_the_bound_are_tested_each_thirty_seconds() {
             sent += model.sent;
         }
         let part = sent as f64 / (20.0 * 60.0 * FAST / f64::from(BYTES));
-        println!("{loss} in runs of {run}: {tests} tests in 20 minutes, {limited} of 20 limited, {part:.3} of the pace");
+        println!(
+            "{loss} in runs of {run}: {tests} tests in 20 minutes, {limited} of 20 limited, {part:.3} of the pace"
+        );
         assert!(tests <= most && part > 0.98, "{loss} in runs of {run}: {tests} {part}");
     }
 }
