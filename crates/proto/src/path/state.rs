@@ -78,19 +78,12 @@ impl<T: Copy> Path<T> {
     /// Whether the window has room for a datagram of `len` bytes. One packet is always allowed, because the
     /// minimum window may be smaller than a large packet.
     pub fn has_room(&self, len: usize) -> bool {
-        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.window()
-    }
-
-    /// Bytes that may be in flight. At the begin and in a silence fewer are allowed: the path may be dead.
-    fn window(&self) -> u64 {
-        let floor = self.rate.seen();
-        let most = if self.silence.probes > 0 || floor.is_new() { floor.most_in_silence() } else { u64::MAX };
-        self.rate.budget().window.min(most)
+        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
     /// Full packets for which the window has room.
     pub fn room(&self) -> u64 {
-        let room = self.window().saturating_sub(self.flight.bytes());
+        let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
         room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
     }
 

@@ -49,6 +49,9 @@ const TEST_SHARE: f64 = 0.5;
 const TEST_PACKETS: i64 = 64;
 const MOST_TESTED: i64 = 256;
 const TEST_SPREAD: f64 = 0.03;
+/// Part of the losses that stays in a test if the medium caused them; drops of a bottleneck end. Chosen:
+/// halfway.
+const PERSISTS: f64 = 0.5;
 /// Packets of a test that do not count after the queue of those before them is gone: the bucket of a policer
 /// is still empty. Chosen.
 const SETTLING: u64 = 8;
@@ -67,9 +70,6 @@ const BROKEN_ROUND: Duration = Duration::from_millis(100);
 /// Packets that close the breaker again, if fewer than [`MOST_LOSS`] of them are lost. Chosen: four round
 /// trips.
 const CLOSING_PACKETS: i64 = 16;
-/// While the peer is silent, what is delivered in so many round trips may be in flight, as `bbr` has twice
-/// what a round trip carries, and a round trip more for rates that just rose. Chosen.
-const SILENT_ROUNDS: u32 = 3;
 /// Full packet, as in `rate/mod.rs`.
 const PACKET: f64 = 1_500.0;
 
@@ -260,18 +260,6 @@ impl Floor {
         Some(pace.max(broken) as u64)
     }
 
-    /// Whether no fate is known yet.
-    pub fn is_new(&self) -> bool {
-        self.began.is_none()
-    }
-
-    /// The most that may be in flight before the first fate and while the peer is silent. A window is rarely
-    /// larger; without one, this is all that leaves until the peer answers.
-    pub fn most_in_silence(&self) -> u64 {
-        let delivered = self.delivered.rate * (self.rtt.max(BROKEN_ROUND) * SILENT_ROUNDS).as_secs_f64();
-        if self.limits { delivered.max(TEST_PACKETS as f64 * PACKET) as u64 } else { u64::MAX }
-    }
-
     /// Whether a test runs. Its packets show no rate.
     pub fn is_testing(&self) -> bool {
         matches!(self.mode, Mode::Test { .. })
@@ -357,7 +345,8 @@ impl Floor {
     ) {
         let loss = tested.loss();
         let spread = tested.spread(loss);
-        let is_explained_by = |loss: f64| !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
+        let persists = loss + spread >= PERSISTS * self.cause.loss();
+        let is_explained_by = |loss: f64| persists && !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
         let is_clear = spread <= TEST_SPREAD || is_explained_by(loss - 2.0 * spread);
         if tested.packets < TEST_PACKETS || (!is_clear && tested.packets < MOST_TESTED) {
             return;

@@ -244,7 +244,7 @@ fn a_fixed_rate_is_counted_once_in_two_seconds_and_never_limited() {
     model.run(Duration::from_secs(10), FAST);
     let stats = model.floor.stats();
     assert!((4..=5).contains(&stats.exceeded) && stats.tests == 0 && !stats.is_limited, "{stats:?}");
-    assert_eq!((model.floor.pace(), model.floor.most_in_silence()), (None, u64::MAX));
+    assert_eq!(model.floor.pace(), None);
 }
 
 /// Packets that are declared lost and arrive later are not lost.
