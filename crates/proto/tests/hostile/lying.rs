@@ -155,7 +155,8 @@ fn claimed(control: RateControl, seconds: u64, claims: impl Fn(u64, u64) -> bool
             back.push_back((milli + 20, merged(received), end));
         }
         host.wait(Duration::from_millis(1));
-        while let Some((_, received, end)) = back.pop_front_if(|(at, ..)| *at <= milli) {
+        while back.front().is_some_and(|(at, ..)| *at <= milli) {
+            let Some((_, received, end)) = back.pop_front() else { break };
             let lane = LaneRepr {
                 lane: 0,
                 edge: SourceId(end),

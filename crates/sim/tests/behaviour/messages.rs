@@ -19,8 +19,8 @@ use super::link;
 /// How late a message may arrive if it was sent in time and met random delay, or a queue that the sender had
 /// not seen yet.
 const LATE: Duration = Duration::from_millis(15);
-/// As [`LATE`]. At 30 % the floor of sanity tests the medium: for 64 packets it paces at half of what arrives,
-/// so the second packet of a message and repairs leave up to 40 ms later.
+/// As [`LATE`]. At 30 % the floor of sanity tests the medium: for 64 packets it paces at half of what
+/// arrives, so the second packet of a message and repairs leave up to 40 ms later.
 fn late(loss: &str) -> Duration {
     if loss == "30%" { LATE + Duration::from_millis(40) } else { LATE }
 }

@@ -78,7 +78,8 @@ impl Model {
             self.next += 1;
             self.sent += 1;
             self.arrived += u64::from(!lost);
-            while let Some((number, _, lost)) = self.flying.pop_front_if(|(_, at, _)| *at <= self.now) {
+            while self.flying.front().is_some_and(|(_, at, _)| *at <= self.now) {
+                let Some((number, _, lost)) = self.flying.pop_front() else { break };
                 self.floor.on_fate(number, BYTES, lost);
                 self.floor.review(self.now, Sending { next: self.next, rtt: RTT, queue: Duration::ZERO });
             }
