@@ -19,12 +19,6 @@ use super::link;
 /// How late a message may arrive if it was sent in time and met random delay, or a queue that the sender had
 /// not seen yet.
 const LATE: Duration = Duration::from_millis(15);
-/// As [`LATE`]. At 30 % the floor of sanity tests the medium: for 64 packets it paces at half of what
-/// arrives, so the second packet of a message and repairs leave up to 40 ms later.
-fn late(loss: &str) -> Duration {
-    if loss == "30%" { LATE + Duration::from_millis(40) } else { LATE }
-}
-
 /// Longest queue of the link. A sender that finds the rate by filling the queue knows about it a round trip
 /// later.
 const QUEUE: Duration = Duration::from_millis(60);
@@ -215,7 +209,7 @@ fn what_comes_is_whole_right_in_time_and_once_whatever_is_lost() {
             (Direction::Both, "duplicate", "2%"),
         ];
         let stats = run(&mut feed, &settings, seed);
-        settle(&feed, &stats, late(loss), &format!("seed {seed}, {loss} lost"));
+        settle(&feed, &stats, LATE, &format!("seed {seed}, {loss} lost"));
         let sent: usize = feed.sent.iter().map(Vec::len).sum();
         assert!(feed.came.len() > sent / 10, "seed {seed}: {} of {sent} came", feed.came.len());
     }
@@ -267,7 +261,7 @@ fn messages_leave_as_combinations() {
         let loss = ["0%", "3%", "10%", "30%"][seed as usize % 4];
         let settings = [(Direction::Both, "loss", loss), (Direction::Both, "reorder", "3%,8ms")];
         let stats = run(&mut feed, &settings, seed);
-        settle(&feed, &stats, late(loss), &format!("seed {seed}, {loss} lost"));
+        settle(&feed, &stats, LATE, &format!("seed {seed}, {loss} lost"));
         let came = |lane: usize| {
             let came = feed.came.range((lane, 0)..(lane + 1, 0)).count();
             came as f64 / feed.sent[lane].len() as f64
