@@ -11,6 +11,7 @@ mod console;
 mod spread;
 
 use serde::{Deserialize, Serialize};
+use tidewire::{AtOwnRate, Stats};
 use tidewire_lab::distribution::Distribution;
 
 use crate::bench::Records;
@@ -75,8 +76,11 @@ pub struct Summary {
     pub overhead: Option<f64>,
     /// Round-trip time in milliseconds.
     pub rtt_ms: Rtt,
-    /// Fraction of the packets sent by this end that were lost.
+    /// Fraction of the packets sent by this end that the medium lost.
     pub loss: Option<f64>,
+    /// Rate control of this end. Absent at a receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_control: Option<RateControl>,
     /// Packets sent and received by this end.
     pub packets: Packets,
     /// Symbols delivered at this end. `delivered` is the sum of `direct`, `repaired` and `resent`.
@@ -109,6 +113,37 @@ pub struct Reordering {
     /// Largest difference between the highest packet number received so far and that of a packet out of
     /// order.
     pub depth: u64,
+}
+
+/// What rate control did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateControl {
+    /// Its phase; empty for a control without phases.
+    pub state: String,
+    /// Packets dropped at our own rate, which are no loss of the medium.
+    pub dropped_packets: u64,
+    /// Bytes of these packets, with IP and UDP headers.
+    pub dropped_bytes: u64,
+}
+
+impl RateControl {
+    /// The figures of a connection.
+    pub fn of(stats: &Stats) -> Self {
+        let AtOwnRate { packets, bytes, .. } = stats.loss.at_own_rate;
+        Self { state: stats.rate.state.into(), dropped_packets: packets, dropped_bytes: bytes }
+    }
+
+    /// The same for people.
+    pub fn words(&self) -> String {
+        let state = if self.state.is_empty() { "no phases" } else { &self.state };
+        format!("{state}, {}", self.dropped())
+    }
+
+    /// What was dropped, for people.
+    pub fn dropped(&self) -> String {
+        let bytes = indicatif::DecimalBytes(self.dropped_bytes);
+        format!("{} packets ({bytes}) dropped at our own rate", self.dropped_packets)
+    }
 }
 
 /// Round-trip time in milliseconds.
@@ -190,7 +225,9 @@ impl Summary {
             format!(", {} were there before", indicatif::DecimalBytes(bytes as u64))
         });
         add(self.overhead, &|overhead| format!(", overhead {:.1} %", 100.0 * overhead));
-        add(self.loss, &|loss| format!(", loss {:.1} %", 100.0 * loss));
+        let dropped = self.rate_control.as_ref().filter(|control| control.dropped_packets > 0);
+        let dropped = dropped.map_or_else(String::new, |control| format!(", {}", control.dropped()));
+        add(self.loss, &|loss| format!(", loss {:.1} %{dropped}", 100.0 * loss));
         add(self.overruns.map(|times| times as f64), &|times| {
             format!(", too fast for the path {times:.0} times (see docs/recovery.md, the floor of sanity)")
         });

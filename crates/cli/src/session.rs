@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::backend;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Sample;
-use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
+use crate::report::{Console, Delay, Packets, RateControl, Reordering, Rtt, Summary, Symbols};
 use crate::via::Through;
 use tidewire_transfer::Outcome;
 
@@ -355,6 +355,7 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
     Summary {
         rtt_ms: Rtt { min: known(stats.rtt.least), mean: known(stats.rtt.mean) },
         loss: role.sends().then_some(stats.loss.rate),
+        rate_control: role.sends().then(|| RateControl::of(stats)),
         packets: Packets {
             sent: packets.sent,
             source: packets.source,

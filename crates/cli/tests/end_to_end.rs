@@ -224,3 +224,25 @@ fn the_demo_measures_three_runs_of_each_part_and_draws_them() {
     assert!(fs::read_to_string(svg).unwrap().contains("half of the link"));
     assert!(fs::read_to_string(folder.path().join("demo-file.svg")).unwrap().contains("fills the link"));
 }
+
+#[test]
+fn the_demo_shows_how_senders_share_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("shares.svg");
+    let arguments = ["demo", "--senders", "2", "--rate-control", "share", "--json", "--svg", svg.to_str().unwrap()];
+    let (code, lines) = Running::start(&arguments).end();
+    assert_eq!(code, Some(0), "{lines:?}");
+    let shares: Vec<_> = lines.iter().filter(|line| line["event"] == "shares").collect();
+    let senders = |line: &serde_json::Value| line["goodput_bps"].as_array().unwrap().len();
+    assert!(shares.len() >= 8 && senders(shares[0]) == 1 && senders(shares.last().unwrap()) == 2, "{shares:?}");
+    for line in &shares {
+        let sum: f64 = line["goodput_bps"].as_array().unwrap().iter().map(|goodput| goodput.as_f64().unwrap()).sum();
+        assert!((sum - line["sum_bps"].as_f64().unwrap()).abs() < 1.0, "{line}");
+        assert!((0.0..=1.000_1).contains(&line["jain"].as_f64().unwrap()), "{line}");
+    }
+    let summary = lines.last().unwrap();
+    assert!(summary["event"] == "summary" && summary["bytes"].as_u64().unwrap() > 1_000_000, "{summary}");
+    assert!(summary["rate_control"]["dropped_packets"].is_u64(), "{summary}");
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("sender 2") && svg.contains("by the queue"), "{svg}");
+}

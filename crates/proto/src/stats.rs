@@ -31,7 +31,8 @@ pub struct PacketStats {
     pub redundant: u64,
     /// Sent packets that were acknowledged, including those that were declared lost before.
     pub acked: u64,
-    /// Sent packets that were declared lost and not acknowledged later.
+    /// Sent packets that were declared lost and not acknowledged later, without those of
+    /// [`LossStats::at_own_rate`].
     pub lost: u64,
     /// Sent packets that the system refused to send. They count as lost.
     pub refused: u64,
@@ -115,16 +116,55 @@ pub struct RttStats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LossStats {
-    /// Fraction of our packets that were lost, over all time, without those that a full queue dropped.
+    /// Fraction of our packets that the medium lost, over all time: of those whose fate became known while
+    /// the rate controller did not hold the path congested.
     pub rate: f64,
     /// Loss rate of about the last 512 packets.
     pub recent: f64,
     /// Mean length of a run of losses among about the last 512 packets.
     pub mean_burst: f64,
-    /// Runs of our lost packets, whatever the cause.
+    /// Runs of our lost packets, without those of `at_own_rate`.
     pub runs: LossRuns,
+    /// What was dropped at our own rate, which none of the figures above contains.
+    pub at_own_rate: AtOwnRate,
     /// What the floor of sanity did (docs/recovery.md section 2).
     pub floor: FloorStats,
+}
+
+/// Our packets that were dropped at our own rate: declared lost while the rate controller held the path
+/// congested ([`crate::path::RateController::is_congested`]). The bottleneck dropped them, not the medium. A
+/// packet that arrives after all is taken back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AtOwnRate {
+    /// Number of these packets.
+    pub packets: u64,
+    /// Their bytes, IP and UDP headers included.
+    pub bytes: u64,
+}
+
+impl AtOwnRate {
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn take_back(&mut self, bytes: u32) {
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+}
+
+/// What the rate controller allows now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RateStats {
+    /// Name of its phase; empty for a controller without phases.
+    pub state: &'static str,
+    /// Pace in bits per second.
+    pub pacing_bps: u64,
+    /// Bytes that may be in flight, IP headers included.
+    pub window: u64,
 }
 
 /// All statistics of a connection.
@@ -145,10 +185,8 @@ pub struct Stats {
     pub rtt: RttStats,
     /// Losses.
     pub loss: LossStats,
-    /// Pacing rate of the rate controller, in bits per second.
-    pub pacing_bps: u64,
-    /// Bytes (IP headers included) that rate control allows in flight now.
-    pub window: u64,
+    /// Rate control.
+    pub rate: RateStats,
     /// Number of times that this end followed the peer to another address.
     pub moves: u64,
     /// Number of times that our key was renewed.

@@ -12,6 +12,7 @@
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidewire_codec::SourceId;
@@ -75,6 +76,10 @@ pub enum TraceEvent {
     PacketLost {
         /// Packet number.
         number: u64,
+        /// Length in bytes, IP and UDP headers included.
+        bytes: u32,
+        /// Whether it was dropped at our own rate ([`crate::stats::AtOwnRate`]), not by the medium.
+        at_own_rate: bool,
     },
     /// An authentic packet of the peer arrived.
     PacketReceived {
@@ -130,6 +135,12 @@ pub enum TraceEvent {
         queueing: Duration,
         /// Estimated loss rate of about the last 512 packets.
         loss: f64,
+    },
+    /// The rate controller entered another phase: its name, as [`crate::path::RateController::state`] gives
+    /// it. It follows the [`Self::Rate`] of the acknowledgement that caused it.
+    RateState {
+        /// The name; empty for a controller without phases.
+        state: Cow<'static, str>,
     },
     /// The planner changed the share of proactive repair of a lane of ours.
     Planned {

@@ -96,6 +96,7 @@ fn row<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
         ("packets_feedback_repair", packets.feedback_repair),
         ("packets_redundant", receiving.packets.redundant),
         ("packets_lost", packets.lost),
+        ("packets_dropped_at_own_rate", sending.loss.at_own_rate.packets),
         ("symbols_delivered", symbols.delivered),
         ("symbols_direct", symbols.direct),
         ("symbols_repaired", symbols.repaired),

@@ -57,7 +57,7 @@ fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     let mut run = bulk(200_000_000, seed, &[(direction, "blackout", blackout)]).start();
     run.until(Time::from_millis(3_000));
     let before = goodput(&mut run, Time::from_millis(5_000));
-    let window = run.stats(End::Near).window;
+    let window = run.stats(End::Near).rate.window;
     // The rest of the window and a second of probes are sent first, then one datagram per timeout.
     run.until(Time::from_millis(7_000));
     let first = run.pair.link_mut().forward.stats().offered;

@@ -33,7 +33,7 @@ fn curve(control: &str, settings: &[(&str, &str)], from: u64, step: u64, rows: u
         write!(text, "{:>5} ms", from + row * step * 10).unwrap();
         for value in 0..10 {
             run.until(run.began() + Duration::from_millis(from + (row * 10 + value) * step));
-            write!(text, "{:>4}", run.stats(End::Near).window / 1_500).unwrap();
+            write!(text, "{:>4}", run.stats(End::Near).rate.window / 1_500).unwrap();
         }
         text.push('\n');
     }

@@ -129,7 +129,8 @@ pub use tidewire_proto::redundancy::plan::{Nearest, Plan, Target};
 pub use tidewire_proto::redundancy::{self, Redundancy};
 pub use tidewire_proto::relay::Report;
 pub use tidewire_proto::stats::{
-    ByteStats, DelayHistogram, LossRuns, LossStats, MessageStats, PacketStats, RttStats, Stats, SymbolStats,
+    AtOwnRate, ByteStats, DelayHistogram, LossRuns, LossStats, MessageStats, PacketStats, RateStats, RttStats, Stats,
+    SymbolStats,
 };
 pub use tidewire_proto::trace::{self, Trace, TraceEvent};
 pub use tidewire_proto::{Custom, Time};

@@ -66,7 +66,9 @@ impl Trace for Log {
             TraceEvent::Closed(reason) => debug!(%reason, "closed"),
             TraceEvent::PacketSent { number, bytes, content } => trace!(number, bytes, ?content, "packet sent"),
             TraceEvent::PacketAcked { number, was_lost } => trace!(number, was_lost, "packet acknowledged"),
-            TraceEvent::PacketLost { number } => trace!(number, "packet lost"),
+            TraceEvent::PacketLost { number, bytes, at_own_rate } => {
+                trace!(number, bytes, at_own_rate, "packet lost");
+            }
             TraceEvent::PacketReceived { number, bytes, content } => {
                 trace!(number, bytes, ?content, "packet received");
             }
@@ -76,6 +78,7 @@ impl Trace for Log {
             TraceEvent::Rate { window, in_flight, pacing_bps, rtt, least_rtt, queueing, loss, .. } => {
                 trace!(window, in_flight, pacing_bps, ?rtt, ?least_rtt, ?queueing, loss, "rate");
             }
+            TraceEvent::RateState { state } => trace!(%state, "rate control"),
             TraceEvent::Planned { lane, planned } => {
                 debug!(lane = lane.0, share = planned.share, saturated = planned.saturated, "planned");
             }

@@ -11,7 +11,7 @@ use super::control::{Control, Message};
 use super::records::{Taking, make_all};
 use super::{Interval, LEAST_INTERVAL, Order, is_our_clock};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Summary, rate};
+use crate::report::{Console, RateControl, Summary, rate};
 use crate::session::{self, Role};
 
 /// Runs the order. Symbols, delay and records of the summary come from the side where records arrive, and
@@ -69,7 +69,10 @@ async fn upload(
     let outcome = async {
         loop {
             match control.reader.next().await? {
-                Message::Interval(interval) => show(&interval, console),
+                Message::Interval(interval) => {
+                    let rate_control = Some(RateControl::of(&connection.stats()));
+                    show(&Interval { rate_control, ..interval }, console);
+                }
                 Message::Outcome(arrived) => return Ok(*arrived),
                 other => return Err(unexpected(&other)),
             }
@@ -111,12 +114,13 @@ pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool
 /// Takes each figure from the side that knows it.
 fn join(sent: Summary, arrived: Summary) -> Summary {
     let Summary { symbols, delay_ms, reordering, records, .. } = arrived;
-    let Summary { rtt_ms, loss, packets, .. } = sent;
+    let Summary { rtt_ms, loss, rate_control, packets, .. } = sent;
     // Only the listening end counts moves, in whichever direction the data went.
     let moves = sent.moves.or(arrived.moves);
     Summary {
         rtt_ms,
         loss,
+        rate_control,
         packets,
         symbols,
         delay_ms,
@@ -143,13 +147,15 @@ fn show(interval: &Interval, console: &Console) {
         return;
     }
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
-    console.say(&format!(
-        "{from_seconds:6.2}-{to_seconds:<6.2} s {:>12}   delay p50 {}, p95 {}, p99 {} ms",
+    let state = interval.rate_control.as_ref().map_or("", |control| &control.state);
+    let line = format!(
+        "{from_seconds:6.2}-{to_seconds:<6.2} s {:>12}   delay p50 {}, p95 {}, p99 {} ms   {state}",
         rate(*goodput_bps),
         ms(delay.p50),
         ms(delay.p95),
         ms(delay.p99)
-    ));
+    );
+    console.say(line.trim_end());
 }
 
 pub(super) fn unexpected(message: &Message) -> io::Error {

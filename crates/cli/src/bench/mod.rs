@@ -21,7 +21,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::report::Delay;
+use crate::report::{Delay, RateControl};
 
 /// Shortest record: a time and a few bytes more.
 pub const LEAST_RECORD: u32 = 16;
@@ -85,6 +85,9 @@ pub struct Interval {
     pub goodput_bps: f64,
     /// In-order delay of the records.
     pub record_delay_ms: Delay,
+    /// Rate control at the end of the interval; absent where the client does not send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_control: Option<RateControl>,
 }
 
 /// The records of a whole run.

@@ -133,6 +133,7 @@ impl Meter {
             bytes,
             goodput_bps: if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 },
             record_delay_ms: Delay::from(&recent.beyond(state.tally.least())),
+            rate_control: None,
         })
     }
 

@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn lost(gatherer: &mut Gatherer, connection: u64) {
-        happened(gatherer, connection, TraceEvent::PacketLost { number: 1 });
+        happened(gatherer, connection, TraceEvent::PacketLost { number: 1, bytes: 1_200, at_own_rate: false });
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub enum Fate {
     Repaired = 6,
     /// The symbol was given up.
     GivenUp = 7,
+    /// The packet was declared lost, and was dropped at our own rate.
+    Dropped = 8,
 }
 
 /// A mark.

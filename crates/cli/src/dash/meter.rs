@@ -4,6 +4,7 @@
 //! counter is a sum over events, and has the name and meaning of the same counter in [`tidewire::Stats`], so
 //! that page and summary agree.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -36,6 +37,13 @@ pub struct Packets {
     pub redundant: u64,
     pub acked: u64,
     pub lost: u64,
+}
+
+/// Packets that were dropped at our own rate, as [`tidewire::AtOwnRate`] counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    pub packets: u64,
+    pub bytes: u64,
 }
 
 /// Symbols that this end delivered, as [`tidewire::SymbolStats`] counts them.
@@ -80,8 +88,12 @@ pub struct Sample<'a> {
     pub wire: [u64; 2],
     /// Packet counts.
     pub packets: Packets,
+    /// What was dropped at our own rate, which `packets.lost` does not contain.
+    pub dropped: Dropped,
     /// Symbol counts.
     pub symbols: Symbols,
+    /// Phase of rate control; null before it is known.
+    pub state: Option<&'a str>,
     /// Newest figures.
     #[serde(flatten)]
     pub newest: Newest,
@@ -129,7 +141,9 @@ pub struct Meter {
     pub delays: DelayHistogram,
     recent: DelayHistogram,
     packets: Packets,
+    dropped: Dropped,
     symbols: Symbols,
+    state: Option<Cow<'static, str>>,
     newest: Newest,
     wire: [u64; 2],
     app: [u64; 2],
@@ -148,11 +162,17 @@ impl Meter {
         match event {
             TraceEvent::PacketSent { number, bytes, content } => self.sent(at, *number, *bytes, *content),
             TraceEvent::PacketAcked { number, was_lost } => self.acked(at, *number, *was_lost),
-            TraceEvent::PacketLost { number } => {
+            TraceEvent::PacketLost { number, bytes, at_own_rate: true } => {
+                self.dropped.packets += 1;
+                self.dropped.bytes += u64::from(*bytes);
+                self.tracks[0].settle(*number, Fate::Dropped, at);
+            }
+            TraceEvent::PacketLost { number, .. } => {
                 self.packets.lost += 1;
                 self.runs.lost(*number);
                 self.tracks[0].settle(*number, Fate::Lost, at);
             }
+            TraceEvent::RateState { state } => self.state = Some(state.clone()),
             TraceEvent::PacketReceived { bytes, .. } => {
                 self.packets.received += 1;
                 self.wire[1] += u64::from(*bytes);
@@ -243,10 +263,16 @@ impl Meter {
 
     fn acked(&mut self, at: Duration, number: u64, was_lost: bool) {
         self.packets.acked += 1;
-        if was_lost {
-            self.packets.lost = self.packets.lost.saturating_sub(1);
+        let before = self.tracks[0].settle(number, if was_lost { Fate::Late } else { Fate::Arrived }, at);
+        match before {
+            _ if !was_lost => {}
+            Some(Mark { fate: Fate::Dropped, bytes, .. }) => {
+                self.dropped.packets = self.dropped.packets.saturating_sub(1);
+                self.dropped.bytes = self.dropped.bytes.saturating_sub(bytes.into());
+            }
+            // A mark that was forgotten was most likely lost to the medium.
+            _ => self.packets.lost = self.packets.lost.saturating_sub(1),
         }
-        self.tracks[0].settle(number, if was_lost { Fate::Late } else { Fate::Arrived }, at);
     }
 
     fn passed(&mut self, at: Duration, lane: u32, symbol: u64, origin: SymbolOrigin, delay: Duration) {
@@ -277,7 +303,9 @@ impl Meter {
             app: self.app,
             wire: self.wire,
             packets: self.packets,
+            dropped: self.dropped,
             symbols: self.symbols,
+            state: self.state.as_deref(),
             newest: self.newest,
             burst: self.runs.mean(),
             streams: self.streams.len(),
@@ -325,8 +353,9 @@ mod tests {
             PacketContent::SizeProbe,
         ];
         (0..).zip(contents).for_each(|(number, content)| sent(&mut meter, number, content));
+        let lost = |number, at_own_rate| TraceEvent::PacketLost { number, bytes: 1_000, at_own_rate };
         for number in [0, 1, 3] {
-            meter.take(MS * 70, &TraceEvent::PacketLost { number });
+            meter.take(MS * 70, &lost(number, false));
         }
         meter.take(MS * 80, &TraceEvent::PacketAcked { number: 1, was_lost: true });
         meter.take(MS * 80, &TraceEvent::PacketAcked { number: 2, was_lost: false });
@@ -341,6 +370,29 @@ mod tests {
         assert_eq!(shown["burst"], 1.5);
         let fates: Vec<Fate> = meter.tracks[0].news(MS * 80, Duration::ZERO).iter().map(|mark| mark.fate).collect();
         assert_eq!(fates, [Fate::Lost, Fate::Late, Fate::Arrived, Fate::Lost, Fate::Flying, Fate::Flying]);
+    }
+
+    #[test]
+    fn what_was_dropped_at_our_own_rate_is_no_loss() {
+        let mut meter = Meter::default();
+        (0..4).for_each(|number| sent(&mut meter, number, PacketContent::Control));
+        for (number, at_own_rate) in [(0, true), (1, false), (2, true)] {
+            meter.take(MS * 70, &TraceEvent::PacketLost { number, bytes: 1_000, at_own_rate });
+        }
+        meter.take(MS * 75, &TraceEvent::RateState { state: "pause".into() });
+        let shown = sample(&mut meter);
+        assert_eq!((&shown["packets"]["lost"], &shown["state"]), (&1.into(), &"pause".into()));
+        assert_eq!(shown["dropped"], serde_json::json!({"packets": 2, "bytes": 2_000}));
+        assert_eq!(shown["burst"], 1.0);
+        // One of each arrives after all.
+        for number in [0, 1] {
+            meter.take(MS * 80, &TraceEvent::PacketAcked { number, was_lost: true });
+        }
+        let shown = sample(&mut meter);
+        assert_eq!(shown["packets"]["lost"], 0);
+        assert_eq!(shown["dropped"], serde_json::json!({"packets": 1, "bytes": 1_000}));
+        let fates: Vec<Fate> = meter.tracks[0].news(MS * 80, Duration::ZERO).iter().map(|mark| mark.fate).collect();
+        assert_eq!(fates, [Fate::Late, Fate::Late, Fate::Dropped, Fate::Flying]);
     }
 
     #[test]

@@ -156,7 +156,7 @@ mod tests {
 
         fn read(&self, each: &mut Each<'_>) -> Result<(), String> {
             for number in 0..5 {
-                let event = TraceEvent::PacketLost { number };
+                let event = TraceEvent::PacketLost { number, bytes: 1_200, at_own_rate: false };
                 let at = Duration::from_millis(50 * number);
                 assert!(each(&Observed { at, endpoint: 0, connection: ConnectionHandle(0), event }));
             }

@@ -173,7 +173,7 @@ impl Sender {
             let stats = connection.stats();
             let bytes = &stats.bytes;
             let queueing = connection.rtt().saturating_sub(stats.rtt.least);
-            if let Some(bitrate_bps) = target.review(stats.pacing_bps, queueing, bytes.wire_sent, bytes.app_sent) {
+            if let Some(bitrate_bps) = target.review(stats.rate.pacing_bps, queueing, bytes.wire_sent, bytes.app_sent) {
                 self.console.event(&Event::Target { peer, bitrate_bps });
             }
         }

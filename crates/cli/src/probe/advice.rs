@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::outlook::{Outlook, Point};
 use super::phase::LIGHT_RATE;
-use super::{Phase, Spread};
+use super::police::Policer;
+use super::{Phase, Spread, interval};
 use crate::report::rate;
 
 /// One piece of advice.
@@ -38,6 +39,8 @@ pub enum Subject {
     Congestion,
     /// Losses come with the rate, without a visible queue.
     ShallowQueue,
+    /// A policer drops what exceeds its rate.
+    Policed,
     /// Losses come in runs.
     Bursts,
     /// Nothing passes for longer than repair can span.
@@ -87,7 +90,7 @@ const SMALL_PACKET: u16 = 1_280 + 20;
 const TCP_HEADERS: u16 = 52;
 
 /// All advice, the most important first.
-pub fn advise(light: &Phase, full: &Phase, outlook: Option<&Outlook>) -> Vec<Advice> {
+pub fn advise(light: &Phase, full: &Phase, policer: Option<&Policer>, outlook: Option<&Outlook>) -> Vec<Advice> {
     let mut said = Vec::new();
     let mut say = |subject, words: String| said.push(Advice { subject, words });
     if light.packets < ENOUGH || full.packets < ENOUGH {
@@ -102,7 +105,11 @@ pub fn advise(light: &Phase, full: &Phase, outlook: Option<&Outlook>) -> Vec<Adv
             format!("of a light load of {asked} only {came} came through: what is said of it is said of a full path"),
         );
     }
-    for (subject, words) in losses(light, full) {
+    if let Some(policer) = policer {
+        let words = "what exceeds it is dropped without a queue; keep below it with --max-rate";
+        say(Subject::Policed, format!("{policer}: {words}"));
+    }
+    for (subject, words) in losses(light, full, policer.is_some()) {
         say(subject, words);
     }
     for (subject, words) in [shape(light), order(light, full), size(light), spread(light), queue(light, full)].concat()
@@ -119,22 +126,28 @@ pub fn advise(light: &Phase, full: &Phase, outlook: Option<&Outlook>) -> Vec<Adv
 type Words = Vec<(Subject, String)>;
 
 /// The cause of the losses, and their effect on TCP.
-fn losses(light: &Phase, full: &Phase) -> Words {
+fn losses(light: &Phase, full: &Phase, is_policed: bool) -> Words {
     let mut said = Words::new();
-    let excess = full.loss - light.loss;
+    let excess = full.all_loss() - light.all_loss();
     // The difference of two rates, each known within its interval.
-    let half = |phase: &Phase| (phase.loss_interval[1] - phase.loss_interval[0]) / 2.0;
+    let half = |phase: &Phase| {
+        let (lost, packets) = phase.all_lost();
+        let [low, high] = interval(lost, packets, phase.bursts.mean);
+        (high - low) / 2.0
+    };
     let more_at_full = excess > TOLERANCE && excess > half(light).hypot(half(full));
-    let with_queue = light.loss >= FREE_OF_LOSS && light.medium_loss < FREE_OF_LOSS;
-    if with_queue || (more_at_full && is_long(full.queueing_ms(light), light)) {
+    let with_queue = light.all_loss() >= FREE_OF_LOSS && light.loss < FREE_OF_LOSS;
+    if is_policed {
+        // The policer explains the losses of the full load.
+    } else if with_queue || (more_at_full && is_long(full.queueing_ms(light), light)) {
         let wait = full.queueing_ms(light).unwrap_or(0.0);
         said.push((
             Subject::Congestion,
             format!(
                 "losses come with a full queue ({} at light load, {} at full, which waits {wait:.0} ms): that is congestion, redundancy will not help, \
                  and none is sent for it",
-                percent(light.loss),
-                percent(full.loss)
+                percent(light.all_loss()),
+                percent(full.all_loss())
             ),
         ));
     } else if more_at_full {
@@ -143,12 +156,12 @@ fn losses(light: &Phase, full: &Phase) -> Words {
             format!(
                 "{} are lost at light load and {} at full, without a queue that shows: a very short queue, a limit on the way, or loss that takes long \
                  packets first; keep below it with --max-rate",
-                percent(light.loss),
-                percent(full.loss)
+                percent(light.all_loss()),
+                percent(full.all_loss())
             ),
         ));
     }
-    if light.medium_loss < FREE_OF_LOSS {
+    if light.loss < FREE_OF_LOSS {
         said.push((
             Subject::PlainTcp,
             format!(
@@ -157,7 +170,7 @@ fn losses(light: &Phase, full: &Phase) -> Words {
             ),
         ));
     } else if let Some(tcp) = tcp_rate(light) {
-        let losses = percent(light.medium_loss);
+        let losses = percent(light.loss);
         said.push(if tcp >= full.rate_bps {
             let words = "would still fill the path; what coding takes away is the wait of a round trip for each loss";
             (Subject::TcpFills, format!("at {losses} loss one TCP connection {words}"))
@@ -173,7 +186,7 @@ fn losses(light: &Phase, full: &Phase) -> Words {
 /// `MSS/RTT sqrt(1.5/p)`. A run of losses counts once, because TCP halves its window once per round trip.
 fn tcp_rate(light: &Phase) -> Option<f64> {
     let segment = 8.0 * f64::from(light.packet_bytes.saturating_sub(TCP_HEADERS));
-    let events = light.medium_loss / light.bursts.mean;
+    let events = light.loss / light.bursts.mean;
     Some(segment / (light.rtt_ms?.p50 / 1e3) * (1.5 / events).sqrt())
 }
 

@@ -2,20 +2,25 @@
 //!
 //! The verb calls [`phase::measure`] twice, each time over a new connection, so that neither phase is
 //! affected by the other. Then it calls [`outlook::predict`] and [`advice::advise`], which are functions of
-//! the measured values. The far end is `tidewire bench -s`: a phase is a bench with another reader.
-//! docs/probe.md says how each figure is measured. Invariant: the light phase comes first, while queues are
-//! empty and no policer limits us. Only the full phase may leave a queue behind.
+//! the measured values; [`police`] recognises a policer from the packets that [`follow`] followed. The far
+//! end is `tidewire bench -s`: a phase is a bench with another reader. docs/probe.md says how each figure is
+//! measured. Invariant: the light phase comes first, while queues are empty and no policer limits us. Only
+//! the full phase may leave a queue behind.
 
 pub mod advice;
+pub mod follow;
 pub mod outlook;
 pub mod phase;
+pub mod police;
 pub mod words;
 
 use serde::Serialize;
 use tidewire::Stats;
 use tidewire_lab::distribution::milliseconds;
 
-use crate::report::Reordering;
+use crate::report::{RateControl, Reordering};
+use follow::Followed;
+use police::{Dropped, Policer};
 
 /// The result of one load.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -24,16 +29,16 @@ pub struct Phase {
     pub name: &'static str,
     /// Duration.
     pub seconds: f64,
-    /// Our packets with a known fate.
+    /// Our packets with a known fate, without those dropped at our own rate.
     pub packets: u64,
-    /// Lost packets among them, whatever the cause.
+    /// Packets among them that the medium lost, which redundancy may answer.
     pub lost: u64,
     /// `lost / packets`.
     pub loss: f64,
-    /// 95 % confidence interval of the path's loss rate.
+    /// 95 % confidence interval of the medium's loss rate.
     pub loss_interval: [f64; 2],
-    /// Fraction lost while no queue was long, which redundancy may answer.
-    pub medium_loss: f64,
+    /// What was dropped at our own rate, with what a policer dropped.
+    pub rate_control: RateControl,
     /// Runs of lost packets.
     pub bursts: Bursts,
     /// Round trips; `None` if no answer arrived.
@@ -101,17 +106,49 @@ impl Phase {
             lost,
             loss: lost as f64 / packets.max(1) as f64,
             loss_interval: interval(lost, packets, bursts.mean),
-            medium_loss: stats.loss.rate,
+            rate_control: RateControl::of(stats),
             bursts,
             packet_bytes: stats.datagram_size + IP_UDP_HEADER,
             ..Self::default()
         }
     }
 
+    /// Counts these packets of ours, which were taken for lost, as dropped at our own rate.
+    fn attribute(&mut self, dropped: Dropped) {
+        let packets = dropped.packets.min(self.lost);
+        self.packets -= packets;
+        self.lost -= packets;
+        self.loss = self.lost as f64 / self.packets.max(1) as f64;
+        self.loss_interval = interval(self.lost, self.packets, self.bursts.mean);
+        self.rate_control.dropped_packets += packets;
+        self.rate_control.dropped_bytes += dropped.bytes;
+    }
+
+    /// Lost packets whatever the cause, and of how many.
+    fn all_lost(&self) -> (u64, u64) {
+        let dropped = self.rate_control.dropped_packets;
+        (self.lost + dropped, self.packets + dropped)
+    }
+
+    /// Part of the packets that did not arrive, whatever the cause.
+    pub fn all_loss(&self) -> f64 {
+        let (lost, packets) = self.all_lost();
+        lost as f64 / packets.max(1) as f64
+    }
+
     /// Median round trip, minus the least round trip without load.
     pub fn queueing_ms(&self, light: &Self) -> Option<f64> {
         Some((self.rtt_ms?.p50 - light.rtt_ms?.min).max(0.0))
     }
+}
+
+/// The policer that both phases met, if there is one. What it dropped is then no loss of theirs.
+pub fn recognise(light: (&mut Phase, &[Followed]), full: (&mut Phase, &[Followed])) -> Option<Policer> {
+    let policer = police::recognise(light.1, full.1)?;
+    let [of_light, of_full] = policer.dropped(light.1, full.1);
+    light.0.attribute(of_light);
+    full.0.attribute(of_full);
+    Some(policer)
 }
 
 const IP_UDP_HEADER: u16 = tidewire_proto::path::IP_UDP_HEADER as u16;

@@ -1,6 +1,7 @@
 //! One phase of a probe: a bench over its own connection, which is watched while it runs.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -10,6 +11,7 @@ use tidewire::{Config, Connection, Credentials, Redundancy};
 use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::follow::{Followed, Following};
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Order, client, clock_name};
 use crate::exit::{Exit, Failure, OrExit};
@@ -54,6 +56,8 @@ pub struct Probe<'a> {
     pub config: &'a Config,
     /// Duration of both phases together.
     pub time: Duration,
+    /// When the probe began.
+    pub began: Instant,
     /// Where output goes.
     pub console: &'a Console,
 }
@@ -68,18 +72,19 @@ struct Seen {
     last: Option<(Instant, u64)>,
 }
 
-/// Runs one phase. Also returns the summary of its bench.
+/// Runs one phase. Also returns the summary of its bench, and its packets.
 ///
 /// # Errors
 /// [`Exit::Unreachable`] if nothing answers or the connection is lost.
-pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
+pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summary, Vec<Followed>), Failure> {
     let part = if load == Pressure::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
     let length = probe.time.mul_f64(part);
     let mut config = probe.config.to_builder().latency(None);
     if load == Pressure::Light {
         config = config.redundancy(Redundancy::ARQ);
     }
-    let config = config.build().or_exit(Exit::Usage)?;
+    let following = Arc::new(Following::new(probe.began));
+    let config = config.build().or_exit(Exit::Usage)?.with_trace(following.clone());
     let connecting = session::connect(probe.link, None, probe.credentials, config, probe.console);
     let (endpoint, connection) = unless_interrupted(connecting).await?;
     let mut seen = Seen::default();
@@ -105,7 +110,7 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
         reordering: summary.reordering,
         ..Phase::of(load.name(), &stats)
     };
-    Ok((phase, summary))
+    Ok((phase, summary, following.packets()))
 }
 
 impl Pressure {
@@ -207,7 +212,7 @@ struct Probing {
     of_seconds: f64,
     /// Latest round-trip time.
     rtt_ms: f64,
-    /// Fraction of the packets sent by this end that were lost.
+    /// Fraction of the packets sent by this end that the medium lost.
     loss: f64,
     /// IP bits per second sent so far.
     rate_bps: f64,

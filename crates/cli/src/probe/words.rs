@@ -1,7 +1,7 @@
 //! What was measured, as a table for people: a line for each figure, a column for each phase.
 
 use super::{Phase, Spread};
-use crate::report::rate;
+use crate::report::{RateControl, rate};
 
 /// The table, ending in a line break.
 pub fn table(light: &Phase, full: &Phase) -> String {
@@ -16,6 +16,10 @@ pub fn table(light: &Phase, full: &Phase) -> String {
         format!("{} ({} to {})", percent(phase.loss), percent(low), percent(high))
     });
     row("packets", &|phase| format!("{}, {} lost", phase.packets, phase.lost));
+    row("own rate", &|phase| {
+        let RateControl { dropped_packets, dropped_bytes, .. } = phase.rate_control;
+        format!("{dropped_packets} dropped, {}", indicatif::DecimalBytes(dropped_bytes))
+    });
     row("runs of losses", &|phase| format!("mean {:.2}, longest {}", phase.bursts.mean, phase.bursts.longest));
     row("  by length", &|phase| runs(&phase.bursts.runs));
     row("RTT", &|phase| {

@@ -8,7 +8,7 @@ use super::reader::ReadError;
 /// The first bytes of a file.
 pub(crate) const MAGIC: [u8; 8] = [0x89, b'T', b'W', b'R', b'\r', b'\n', 0x1a, b'\n'];
 /// The version that is written, and the only one that is read.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes before the first block.
 pub(crate) const PREFIX: usize = 12;
 /// Bytes of a block before its body.

@@ -69,6 +69,7 @@ pub(crate) fn tag(event: &TraceEvent) -> Option<u8> {
         TraceEvent::Moved { .. } => 21,
         TraceEvent::StreamRead { .. } => 22,
         TraceEvent::MessageRead { .. } => 23,
+        TraceEvent::RateState { .. } => 24,
         _ => return None,
     })
 }
@@ -89,7 +90,7 @@ fn blank(tag: u8) -> Option<TraceEvent> {
         4 => TraceEvent::Closed(CloseReason::Local),
         5 => TraceEvent::PacketSent { number: 0, bytes: 0, content },
         6 => TraceEvent::PacketAcked { number: 0, was_lost: false },
-        7 => TraceEvent::PacketLost { number: 0 },
+        7 => TraceEvent::PacketLost { number: 0, bytes: 0, at_own_rate: false },
         8 => TraceEvent::PacketReceived { number: 0, bytes: 0, content },
         9 => TraceEvent::PacketRedundant { number: 0 },
         10 => TraceEvent::SymbolRepaired { lane, id, packet: 0 },
@@ -115,6 +116,7 @@ fn blank(tag: u8) -> Option<TraceEvent> {
         21 => TraceEvent::Moved { remote },
         22 => TraceEvent::StreamRead { stream: StreamId(0), bytes: 0 },
         23 => TraceEvent::MessageRead { bytes: 0 },
+        24 => TraceEvent::RateState { state: "".into() },
         _ => return None,
     })
 }
@@ -180,7 +182,11 @@ fn visit_packet<P: Pass>(event: &mut TraceEvent, pass: &mut P) -> Result<(), Cor
             pass.follow(ACKED, number)?;
             pass.flag(was_lost)
         }
-        TraceEvent::PacketLost { number } => pass.follow(LOST, number),
+        TraceEvent::PacketLost { number, bytes, at_own_rate } => {
+            pass.follow(LOST, number)?;
+            short(bytes, "bytes", pass)?;
+            pass.flag(at_own_rate)
+        }
         TraceEvent::PacketReceived { number, bytes, content } => {
             pass.follow(RECEIVED, number)?;
             short(bytes, "bytes", pass)?;
@@ -198,6 +204,7 @@ fn visit_packet<P: Pass>(event: &mut TraceEvent, pass: &mut P) -> Result<(), Cor
             }
             pass.short_float(loss)
         }
+        TraceEvent::RateState { state } => pass.text(state.to_mut()),
         TraceEvent::FeedbackReceived { packet, delay } => {
             pass.follow(FEEDBACK, packet)?;
             pass.time(delay)

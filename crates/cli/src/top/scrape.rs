@@ -98,6 +98,12 @@ impl Scrape {
         slots
     }
 
+    /// The phase of rate control of the connection in a slot.
+    pub fn state(&self, slot: u32) -> Option<&str> {
+        let begins = format!("tidewire_rate_control_state{{slot=\"{slot}\",state=\"");
+        self.0.keys().find_map(|series| series.strip_prefix(&begins)?.strip_suffix("\"}"))
+    }
+
     /// Upper bounds and cumulative counts of a histogram, from the lowest bound to infinity.
     pub fn buckets(&self, metric: &str) -> Vec<(f64, f64)> {
         let begins = format!("{metric}_bucket{{le=\"");

@@ -98,9 +98,10 @@ impl Shown<'_> {
                 sent("control")
             )),
             Line::raw(format!(
-                "acknowledged {}   lost {} ({share})   late {}",
+                "acknowledged {}   lost {} ({share})   dropped at our own rate {}   late {}",
                 number(acknowledged),
                 number(lost),
+                number(total("dropped_at_own_rate")),
                 number(total("late"))
             )),
             Line::raw(format!("received and not needed {}", number(total("redundant")))),
@@ -147,10 +148,11 @@ impl Shown<'_> {
                 rate(8.0 * value("pacing_bytes_per_second")),
                 format!("{:.0} kB", value("congestion_window_bytes") / 1_000.0),
                 format!("{:.0} kB", value("in_flight_bytes") / 1_000.0),
+                newest.state(slot).unwrap_or_default().to_owned(),
             ])
         };
-        let widths = [4, 10, 10, 10, 8, 8, 14, 10, 10].map(Constraint::Length);
-        let names = ["slot", "RTT", "least", "queueing", "loss", "repair", "pacing", "window", "in flight"];
+        let widths = [4, 9, 9, 9, 7, 7, 12, 8, 9, 13].map(Constraint::Length);
+        let names = ["slot", "RTT", "least", "queueing", "loss", "repair", "pacing", "window", "in flight", "state"];
         let missed = newest.value("tidewire_events_missed_total");
         let title = match missed > 0.0 {
             true => format!(" connections; {missed} events are missing from all figures "),
@@ -188,6 +190,8 @@ mod tests {
                  tidewire_sent_bytes_total {}\n\
                  tidewire_packets_sent_total{{kind=\"source\"}} {}\n\
                  tidewire_packets_lost_total {}\ntidewire_packets_acknowledged_total {}\n\
+                 tidewire_packets_dropped_at_own_rate_total {}\n\
+                 tidewire_rate_control_state{{slot=\"0\",state=\"cruise\"}} 1\n\
                  tidewire_in_order_delay_seconds_bucket{{le=\"0.01\"}} {}\n\
                  tidewire_in_order_delay_seconds_bucket{{le=\"+Inf\"}} {}\n\
                  tidewire_path_rtt_seconds{{slot=\"0\"}} 0.0605\n\
@@ -197,6 +201,7 @@ mod tests {
                 1_000 * seconds,
                 50 * seconds,
                 950 * seconds,
+                20 * seconds,
                 100 * seconds,
                 100 * seconds
             )
@@ -216,7 +221,8 @@ mod tests {
             " sent 10.0 Mbit/s ",
             " received 0.0 bit/s ",
             "source 1000 ",
-            "acknowledged 950   lost 50 (5.0 %)",
+            "acknowledged 950   lost 50 (5.0 %)   dropped at our own rate 20 ",
+            " cruise",
             "p50 5.0 ms   p90 9.0 ms   p99 9.9 ms",
             "60.5 ms",
             "25.0 Mbit/s",

@@ -69,7 +69,7 @@ impl From<&Listed> for PeerState {
             networks: entry.networks.iter().map(ToString::to_string).collect(),
             rtt_ms: rtt.map(milliseconds),
             loss: stats.as_ref().map(|stats| stats.loss.rate),
-            pace_bps: stats.as_ref().map(|stats| stats.pacing_bps),
+            pace_bps: stats.as_ref().map(|stats| stats.rate.pacing_bps),
             peer: connection.map(|connection| connection.current_remote().to_string()),
         }
     }

@@ -226,6 +226,9 @@ fn table(summary: &Summary) -> String {
     row("goodput", rate(summary.goodput_bps));
     row("overhead", percent(summary.overhead));
     row("loss", percent(summary.loss));
+    if let Some(control) = &summary.rate_control {
+        row("rate control", control.words());
+    }
     row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
     if let Some(records) = summary.records {
         for (name, delay) in [("record delay", records.delay_ms), ("after 3 s", records.steady_delay_ms)] {

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidewire_units::{Rate, parse_duration};
@@ -17,7 +17,8 @@ use crate::options::{Coding, Output};
 use crate::probe::advice::{Advice, Subject, advise};
 use crate::probe::outlook::{Ground, Outlook, Point, predict};
 use crate::probe::phase::{Pressure, Probe, measure};
-use crate::probe::{Phase, words};
+use crate::probe::police::Policer;
+use crate::probe::{Phase, recognise, words};
 use crate::report::{Console, Summary, rate};
 
 /// The events of the results of `probe`.
@@ -26,6 +27,8 @@ use crate::report::{Console, Summary, rate};
 enum Event<'a> {
     /// What a phase measured.
     Phase(&'a Phase),
+    /// The policer of the path, if one was recognised.
+    Policer(&'a Policer),
     /// The delay predicted at one overhead.
     Prediction(&'a Point),
     /// What follows from the measurement.
@@ -80,15 +83,26 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
-    let probe = Probe { link: &link, credentials: &credentials, config: &config, time: args.time, console: &console };
+    let probe = Probe {
+        link: &link,
+        credentials: &credentials,
+        config: &config,
+        time: args.time,
+        began: Instant::now(),
+        console: &console,
+    };
     // The light load runs first, because the queues that full load leaves behind would disturb it.
-    let (light, _) = measure(Pressure::Light, &probe).await?;
-    let (full, summary) = measure(Pressure::Full, &probe).await?;
+    let (mut light, _, few) = measure(Pressure::Light, &probe).await?;
+    let (mut full, mut summary, many) = measure(Pressure::Full, &probe).await?;
+    let policer = recognise((&mut light, &few), (&mut full, &many));
+    if policer.is_some() {
+        (summary.loss, summary.rate_control) = (Some(full.loss), Some(full.rate_control.clone()));
+    }
     let flow = args.rate.map_or(FLOW_PART * full.rate_bps, |rate| rate.bits_per_second() as f64);
     let outlook = light.rtt_ms.map(|rtt| {
         predict(
             Ground {
-                loss: light.medium_loss,
+                loss: light.loss,
                 burst: light.bursts.mean,
                 rtt: Duration::from_secs_f64(rtt.p50 / 1e3),
                 packet_bytes: full.packet_bytes,
@@ -97,21 +111,26 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             &config,
         )
     });
-    tell(&light, &full, outlook.as_ref(), args.svg.as_deref(), &summary, &console)
+    let found = Found { light, full, policer, outlook };
+    tell(&found, args.svg.as_deref(), &summary, &console)
 }
 
-fn tell(
-    light: &Phase,
-    full: &Phase,
-    outlook: Option<&Outlook>,
-    svg: Option<&Path>,
-    summary: &Summary,
-    console: &Console,
-) -> Result<(), Failure> {
-    let advice = advise(light, full, outlook);
+/// What was found out about the path.
+struct Found {
+    light: Phase,
+    full: Phase,
+    policer: Option<Policer>,
+    outlook: Option<Outlook>,
+}
+
+fn tell(found: &Found, svg: Option<&Path>, summary: &Summary, console: &Console) -> Result<(), Failure> {
+    let Found { light, full, policer, outlook } = found;
+    let outlook = outlook.as_ref();
+    let advice = advise(light, full, policer.as_ref(), outlook);
     for phase in [light, full] {
         console.event(&Event::Phase(phase));
     }
+    policer.iter().for_each(|policer| console.event(&Event::Policer(policer)));
     if let Some(outlook) = outlook {
         let points = outlook.code.iter().chain([&outlook.asking, &outlook.chosen]);
         points.for_each(|point| console.event(&Event::Prediction(point)));

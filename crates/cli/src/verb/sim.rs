@@ -276,6 +276,9 @@ fn table(summary: &Summary, queueing_ms: f64) -> String {
     row("goodput", rate(summary.goodput_bps));
     row("overhead", percent(summary.overhead));
     row("loss", percent(summary.loss));
+    if let Some(control) = &summary.rate_control {
+        row("rate control", control.words());
+    }
     row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
     row("queueing", ms(Some(queueing_ms)));
     row("in-order delay", format!("mean {}, p50 {}, p99 {}", ms(delay.mean), ms(delay.p50), ms(delay.p99)));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn observed() -> Observed {
-        let event = TraceEvent::PacketLost { number: 1 };
+        let event = TraceEvent::PacketLost { number: 1, bytes: 1_200, at_own_rate: false };
         Observed { at: Duration::ZERO, endpoint: 0, connection: ConnectionHandle(0), event }
     }
 
@@ -265,7 +265,11 @@ mod tests {
         let endpoint = hub.of_endpoint(Time::ZERO).unwrap();
         (0..1_000).for_each(|_| permit.send(()).unwrap());
         for number in 0..100 {
-            endpoint.record(Time::ZERO, ConnectionHandle(0), &TraceEvent::PacketLost { number });
+            endpoint.record(
+                Time::ZERO,
+                ConnectionHandle(0),
+                &TraceEvent::PacketLost { number, bytes: 1_200, at_own_rate: false },
+            );
         }
         drop(watching);
         assert_eq!(batches.iter().map(|(events, missed)| events as u64 + missed).sum::<u64>(), 100);

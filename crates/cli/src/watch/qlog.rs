@@ -170,7 +170,9 @@ fn described(event: &TraceEvent) -> Option<(&'static str, Value)> {
         TraceEvent::PacketAcked { number, was_lost } => {
             ("tidewire:packet_acknowledged", json!({ "number": number, "was_lost": was_lost }))
         }
-        TraceEvent::PacketLost { number } => ("tidewire:packet_lost", json!({ "number": number })),
+        TraceEvent::PacketLost { number, bytes, at_own_rate } => {
+            ("tidewire:packet_lost", json!({ "number": number, "bytes": bytes, "at_own_rate": at_own_rate }))
+        }
         TraceEvent::SymbolRepaired { lane, id, packet } => {
             ("tidewire:symbol_repaired", json!({ "lane": lane.0, "id": id.0, "packet": packet }))
         }
@@ -205,6 +207,8 @@ fn decided(event: &TraceEvent) -> Option<(&'static str, Value)> {
                 "least_rtt_ms": milliseconds(*least_rtt), "queueing_ms": milliseconds(*queueing), "loss": loss,
             }),
         ),
+        // The name and the value of the draft for QUIC, so that its tools show it.
+        TraceEvent::RateState { state } => ("recovery:congestion_state_updated", json!({ "new": state })),
         TraceEvent::Planned { lane, planned } => {
             ("tidewire:planned", json!({ "lane": lane.0, "share": planned.share, "saturated": planned.saturated }))
         }

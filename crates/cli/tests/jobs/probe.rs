@@ -85,6 +85,20 @@ fn on_a_clean_path_plain_tcp_is_advised_and_its_size_and_order_are_found() {
 }
 
 #[test]
+fn a_policer_is_named_with_its_rate_and_bucket() {
+    let (_server, direct) = server();
+    let (_proxy, link) = lossy_link(&direct, &["--rate", "50mbit", "--rtt", "20ms", "--police", "5mbit:50kB"]);
+    let (code, lines) = probe(&link, &["--time", "10s"]);
+    assert_eq!(code, Some(0), "{lines:?}");
+    assert!(subjects(&lines).contains(&"policed"), "{lines:?}");
+    let policer = lines.iter().find(|line| line["event"] == "policer").unwrap();
+    assert!((4.75e6..5.25e6).contains(&number(&policer["rate_bps"])), "{policer}");
+    assert!((33_000.0..75_000.0).contains(&number(&policer["bucket_bytes"])), "{policer}");
+    let full = phase(&lines, "full");
+    assert!(number(&full["rate_control"]["dropped_packets"]) > 100.0 && number(&full["loss"]) < 0.1, "{full}");
+}
+
+#[test]
 fn what_cannot_be_probed_is_said() {
     let said = |arguments: &[&str], code: i32, text: &str| {
         let output = tidewire(&[&["probe"], arguments].concat()).output().unwrap();

@@ -15,7 +15,7 @@ use crate::Time;
 use crate::event::Event;
 use crate::ids::LaneId;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
-use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
+use crate::path::{AckSample, Cause, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::trace::TraceEvent;
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, StreamCreditRepr, Writer, time_units};
 
@@ -111,6 +111,11 @@ impl Connection {
             sample.totals = self.path.delivery.totals();
             self.path.rate.on_ack(&sample);
             self.tracer.record(now, || self.rate_state());
+            if self.tracer.is_on()
+                && let Some(state) = self.path.rate.new_state()
+            {
+                self.tracer.record(now, || TraceEvent::RateState { state: state.into() });
+            }
         }
         Ok(oldest)
     }
@@ -137,10 +142,12 @@ impl Connection {
             keys.sealing.on_acknowledged(n);
         }
         let mut freed = 0;
-        if let Fate::Lost { .. } = before.fate {
-            self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
+        if let Fate::Lost { cause, .. } = before.fate {
+            if before.carried != Carried::SizeProbe {
+                self.take_back(cause, before.bytes);
+            }
             if n >= self.path.first {
-                self.path.losses.on_spurious(before.at, now, self.path.rtt.smoothed());
+                self.path.losses.on_spurious(cause, before.at, now, self.path.rtt.smoothed());
                 if before.elicits && before.carried != Carried::SizeProbe {
                     self.path.rate.floor().on_spurious(n, before.bytes);
                 }
@@ -161,25 +168,44 @@ impl Connection {
         freed
     }
 
-    /// Finds lost packets and settles them.
+    /// A packet that was declared lost for this cause arrived after all.
+    fn take_back(&mut self, cause: Cause, bytes: u32) {
+        match cause {
+            Cause::Medium => self.stats.packets.lost -= 1,
+            Cause::OwnRate => self.stats.loss.at_own_rate.take_back(bytes),
+        }
+    }
+
+    /// Finds lost packets and settles them. The cause of a loss is what the rate controller knows now; what
+    /// it finds out later changes no count.
     pub(super) fn detect_losses(&mut self, now: Time) {
         let mut lost = core::mem::take(&mut self.scratch.lost);
         lost.clear();
         self.path.losses.detector.detect(&mut self.path.flight, now, self.path.rtt.min(), &mut lost);
         let (mut bytes, mut newest) = (0, Time::ZERO);
-        for &n in &lost {
-            let Some(sent) = self.path.flight.get(n).copied() else { continue };
+        for sent in lost.iter().filter_map(|&n| self.path.flight.get(n)) {
             if sent.carried != Carried::SizeProbe {
                 bytes += u64::from(sent.bytes);
                 newest = newest.max(sent.at);
-                self.stats.packets.lost += 1;
             }
-            self.tracer.record(now, || TraceEvent::PacketLost { number: n });
-            self.carried_fate(now, n, &sent, false);
         }
         if bytes > 0 {
             let persistent = is_persistent(&self.path.flight, &lost, self.path.rtt.persistent_span(MAX_FEEDBACK_DELAY));
             self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
+        }
+        let congested = !lost.is_empty() && self.path.rate.is_congested();
+        for &n in &lost {
+            let Some(sent) = self.path.flight.get(n).copied() else { continue };
+            let at_own_rate = congested && sent.carried != Carried::SizeProbe;
+            if at_own_rate {
+                self.path.flight.settle(n, Fate::Lost { at: now, cause: Cause::OwnRate });
+                self.stats.loss.at_own_rate.add(sent.bytes);
+            } else {
+                self.stats.packets.lost += u64::from(sent.carried != Carried::SizeProbe);
+            }
+            let bytes = sent.bytes;
+            self.tracer.record(now, || TraceEvent::PacketLost { number: n, bytes, at_own_rate });
+            self.carried_fate(now, n, &sent, false);
         }
         self.scratch.lost = lost;
         self.path.tell_fates(now);

@@ -54,7 +54,7 @@ use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{FeedbackClock, MtuProber, OurIds, Path, Validation};
 use crate::profile::Profile;
 use crate::recode::Recoding;
-use crate::stats::Stats;
+use crate::stats::{RateStats, Stats};
 use crate::trace::{TraceEvent, Tracer};
 use crate::wire::{ConnectionId, code_name};
 use carried::Data;
@@ -342,9 +342,12 @@ impl Connection {
         (stats.packets.reordered, stats.packets.reordering_depth) = self.path.received.reordering();
         let estimate = self.path.losses.estimator.estimate();
         (stats.loss.recent, stats.loss.mean_burst) = (estimate.rate, estimate.burst);
-        stats.pacing_bps = self.pacing().saturating_mul(8);
         stats.loss.floor = self.path.rate.seen().stats();
-        stats.window = self.path.rate.budget().window;
+        stats.rate = RateStats {
+            state: self.path.rate.state(),
+            pacing_bps: self.pacing().saturating_mul(8),
+            window: self.path.rate.budget().window,
+        };
         stats.datagram_size = self.path.mtu.current();
         stats.delay = self.receiving.receiver.delay.clone();
         for receiver in self.receiving.inbound.values().map(|inbound| &inbound.receiver) {

@@ -13,7 +13,7 @@ use core::time::Duration;
 use super::carried::Carried;
 use super::{Connection, Side, State, Transmit};
 use crate::Time;
-use crate::path::{Errand, Fate, MAX_FEEDBACK_DELAY, Move};
+use crate::path::{Cause, Errand, Fate, MAX_FEEDBACK_DELAY, Move};
 use crate::trace::TraceEvent;
 use crate::wire::{ConnectionId, Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_short_header};
 
@@ -119,7 +119,9 @@ impl Connection {
             self.path.flight.iter_from(self.path.first).filter(|(_, sent)| sent.fate == Fate::Open && sent.elicits);
         lost.extend(open.map(|(number, _)| number));
         for &number in &lost {
-            let Some(sent) = self.path.flight.settle(number, Fate::Lost { at: now }) else { continue };
+            let Some(sent) = self.path.flight.settle(number, Fate::Lost { at: now, cause: Cause::Medium }) else {
+                continue;
+            };
             self.stats.packets.lost += u64::from(sent.carried != Carried::SizeProbe);
             self.carried_fate(now, number, &sent, false);
         }

@@ -128,6 +128,9 @@ pub trait RateController: Send + fmt::Debug {
     /// before the window fell should lower it again. A mark counts as much as a loss, and all marks of a
     /// round trip count as one (RFC 9002 section 7.1; RFC 8311 lets an experiment react less strongly).
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
+    /// The path MTU fell. Recent losses are those of packets that were too long, which says nothing about the
+    /// bottleneck or the medium.
+    fn on_mtu_fell(&mut self) {}
     /// The peer reported the arrival of a train; see [`Self::train`].
     fn on_train(&mut self, _train: &TrainSample) {}
     /// What the sender may send now. It stays the same until one of the calls above.
@@ -136,9 +139,14 @@ pub trait RateController: Send + fmt::Debug {
     fn train(&self) -> Option<TrainPace> {
         None
     }
-    /// Whether current losses are drops of the bottleneck queue, judging by the delay. Such losses say
-    /// nothing about the medium.
+    /// Whether current losses are drops of the bottleneck, judging by the delay, or by what arrives at which
+    /// rate. Such losses say nothing about the medium: they are the sender's own, dropped at its own rate.
     fn is_congested(&self) -> bool {
         false
+    }
+    /// Name of the phase in which the controller is, in lower case, for people and for reports. Empty for a
+    /// controller without phases.
+    fn state(&self) -> &'static str {
+        ""
     }
 }

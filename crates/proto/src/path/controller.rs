@@ -18,13 +18,15 @@ pub(crate) struct Controller {
     inner: Box<dyn RateController>,
     /// `None` after each call that may have changed it.
     budget: Cell<Option<Budget>>,
+    /// State that [`Self::new_state`] returned last.
+    told: &'static str,
     floor: Floor,
 }
 
 impl Controller {
     /// A controller whose pace the floor of sanity limits, or only watches.
     pub fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
-        Self { inner, budget: Cell::new(None), floor: Floor::new(limits) }
+        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits) }
     }
 
     pub fn on_handshake(&mut self, rtt: Duration) {
@@ -52,6 +54,10 @@ impl Controller {
 
     pub fn on_ecn(&mut self, now: Time, sent: Time) {
         self.changing().on_ecn(now, sent);
+    }
+
+    pub fn on_mtu_fell(&mut self) {
+        self.changing().on_mtu_fell();
     }
 
     pub fn on_train(&mut self, train: &TrainSample) {
@@ -94,6 +100,16 @@ impl Controller {
         self.inner.is_congested()
     }
 
+    pub fn state(&self) -> &'static str {
+        self.inner.state()
+    }
+
+    /// The state, if it is another one than at the last call.
+    pub fn new_state(&mut self) -> Option<&'static str> {
+        let state = self.state();
+        (core::mem::replace(&mut self.told, state) != state).then_some(state)
+    }
+
     fn changing(&mut self) -> &mut dyn RateController {
         self.budget.set(None);
         &mut *self.inner
@@ -128,6 +144,9 @@ mod tests {
         fn on_ecn(&mut self, _now: Time, _sent: Time) {
             self.0 += 1;
         }
+        fn on_mtu_fell(&mut self) {
+            self.0 += 1;
+        }
         fn on_train(&mut self, _train: &TrainSample) {
             self.0 += 1;
         }
@@ -156,13 +175,14 @@ mod tests {
             rate: None,
             dispersion: None,
         };
-        let calls: [&dyn Fn(&mut Controller); 7] = [
+        let calls: [&dyn Fn(&mut Controller); 8] = [
             &|controller| controller.on_handshake(time),
             &|controller| controller.on_sent(now, 1, 0),
             &|controller| controller.on_ack(&ack),
             &|controller| controller.on_fate(0, 1, false),
             &|controller| controller.on_loss(&LossSample { now, bytes: 0, sent: now, persistent: false }),
             &|controller| controller.on_ecn(now, now),
+            &|controller| controller.on_mtu_fell(),
             &|controller| {
                 controller.on_train(&TrainSample { now, bytes: 0, left: time, arrived: time, queue: time });
             },

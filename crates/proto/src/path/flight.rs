@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use super::IP_UDP_HEADER;
+use super::losses::Cause;
 use crate::Time;
 
 /// Maximum number of packets remembered: 10 Gbit/s over 300 ms. A peer that exceeds this is withholding ACKs
@@ -41,6 +42,7 @@ pub(crate) enum Fate {
     Acked,
     Lost {
         at: Time,
+        cause: Cause,
     },
     /// The sender skipped this number on purpose and never sent it.
     Skipped,
@@ -164,7 +166,7 @@ impl<T: Copy> Flight<T> {
             let settled = match front.fate {
                 Fate::Open => !front.elicits && front.at < lost_before,
                 Fate::Acked | Fate::Skipped => true,
-                Fate::Lost { at } => at < lost_before,
+                Fate::Lost { at, .. } => at < lost_before,
             };
             if !settled {
                 break;
@@ -226,7 +228,7 @@ mod tests {
         for turn in 0..2_000_u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = (state >> 33) % COUNT;
-            let fate = if turn % 5 == 0 { Fate::Lost { at: Time::ZERO } } else { Fate::Acked };
+            let fate = if turn % 5 == 0 { Fate::Lost { at: Time::ZERO, cause: Cause::Medium } } else { Fate::Acked };
             if flight.get(number).is_some_and(|sent| sent.fate == Fate::Open || fate == Fate::Acked) {
                 flight.settle(number, fate);
             }

@@ -9,6 +9,7 @@
 use core::time::Duration;
 
 use super::flight::{Fate, Flight};
+use super::losses::Cause;
 use crate::Time;
 
 /// Later packets that must be acknowledged before an older one counts as lost, while no reordering was seen
@@ -67,7 +68,8 @@ impl LossDetector {
         self.deadline
     }
 
-    /// Settles the packets that are lost by now and appends each to `lost`, oldest first.
+    /// Settles the packets that are lost by now and appends each to `lost`, oldest first. The cause of each
+    /// is [`Cause::Medium`] until the caller says otherwise.
     ///
     /// Of two packets the older one is lost first. The search therefore ends at the first packet that is not
     /// lost and resumes there the next time. Its cost depends on the packets settled since, not on the
@@ -94,7 +96,7 @@ impl LossDetector {
         }
         self.scan_from = oldest_open.unwrap_or(newest);
         for &number in &lost[first_lost..] {
-            flight.settle(number, Fate::Lost { at: now });
+            flight.settle(number, Fate::Lost { at: now, cause: Cause::Medium });
         }
     }
 }
@@ -180,7 +182,7 @@ mod tests {
         let mut flight = flight(100);
         let lost: Vec<u64> = (10..80).collect();
         for &n in &lost {
-            flight.settle(n, Fate::Lost { at: Time::from_millis(200) });
+            flight.settle(n, Fate::Lost { at: Time::from_millis(200), cause: Cause::Medium });
         }
         let span = |since, least| Some((Time::from_millis(since), Duration::from_millis(least)));
         assert!(is_persistent(&flight, &lost, span(0, 69)));

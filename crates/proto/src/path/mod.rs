@@ -41,6 +41,7 @@ pub use floor::FloorStats;
 pub(crate) use ids::MAX_IDS;
 pub(crate) use ids::{OurIds, PeerIds};
 pub(crate) use loss::{LossDetector, is_persistent};
+pub(crate) use losses::Cause;
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};

@@ -109,6 +109,11 @@ impl MtuProber {
         self.current > self.base
     }
 
+    /// Whether a packet of `size` bytes, sent at `left`, was lost because the path MTU had fallen.
+    pub fn was_too_long(&self, left: Time, size: u16) -> bool {
+        left <= self.since && size > self.base
+    }
+
     /// Takes the fate of a packet of `size` bytes, sent at `left`, that was not a probe, in the order of
     /// sending. `loss` is the path's estimated loss rate before. Returns whether the path MTU fell; the size
     /// is then 1,200 bytes again.

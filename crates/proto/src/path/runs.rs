@@ -2,8 +2,9 @@
 //! [`LossEstimator`](super::LossEstimator) keeps a mean.
 //!
 //! The connection reports the fate of every packet in the order of sending, once the fates of all earlier
-//! packets are known. Unlike the estimator, it also counts packets that a full queue dropped. The estimator,
-//! not this module, decides about redundancy.
+//! packets are known. Packets that were dropped at the sender's own rate are left out. Unlike the estimator,
+//! it counts what arrived while the path was congested. The estimator, not this module, decides about
+//! redundancy.
 
 /// Runs of lost packets by their length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl LossRuns {
         }
     }
 
-    /// Packets whose fate is known, and how many of them were lost.
+    /// Packets whose fate is known, without those dropped at our own rate, and how many of them were lost.
     pub fn packets(&self) -> (u64, u64) {
         (self.packets, self.lost)
     }

@@ -12,7 +12,7 @@ use super::control::AckSample;
 use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::floor::{FloorStats, Sending};
-use super::losses::Losses;
+use super::losses::{Cause, Losses};
 use super::silence::Silence;
 use super::trains::Last;
 use super::usage::Usage;
@@ -190,7 +190,7 @@ impl<T: Copy> Path<T> {
 
     /// Reports known fates to the estimator, the rate controller and the MTU search, in the order of sending.
     pub fn tell_fates(&mut self, now: Time) {
-        // Losses of a full queue are congestion, so no redundancy answers them.
+        // What the bottleneck drops is congestion, so no redundancy answers it and no report calls it loss.
         let congested = self.rate.is_congested();
         let loss = self.losses.estimator.estimate().rate;
         for (n, sent) in self.flight.iter_from(self.losses.fates_from) {
@@ -198,15 +198,23 @@ impl<T: Copy> Path<T> {
                 Fate::Open if sent.elicits => break,
                 _ if matches!(sent.carried, Carried::SizeProbe) => {}
                 _ if !sent.elicits => {
-                    if sent.fate == Fate::Acked {
-                        self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss);
+                    if sent.fate == Fate::Acked && self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss) {
+                        self.rate.on_mtu_fell();
                     }
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
+                    if lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
+                        self.losses.fates_from = n + 1;
+                        continue;
+                    }
                     self.rate.on_fate(n, sent.bytes, lost);
-                    self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss);
-                    self.losses.runs.on_fate(lost);
+                    if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
+                        self.rate.on_mtu_fell();
+                    }
+                    if !matches!(sent.fate, Fate::Lost { cause: Cause::OwnRate, .. }) {
+                        self.losses.runs.on_fate(lost);
+                    }
                     if !congested {
                         self.losses.estimator.on_fate(lost);
                     }

@@ -124,6 +124,10 @@ impl RateController for Aimd {
     fn is_congested(&self) -> bool {
         self.window.queue() >= LONG_QUEUE || self.lost >= DROPPING
     }
+
+    fn state(&self) -> &'static str {
+        self.window.state()
+    }
 }
 
 #[cfg(test)]

@@ -141,4 +141,8 @@ impl RateController for Cubic {
     fn is_congested(&self) -> bool {
         self.window.is_congested()
     }
+
+    fn state(&self) -> &'static str {
+        self.window.state()
+    }
 }

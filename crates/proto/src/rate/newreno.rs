@@ -56,4 +56,8 @@ impl RateController for NewReno {
     fn is_congested(&self) -> bool {
         self.window.is_congested()
     }
+
+    fn state(&self) -> &'static str {
+        self.window.state()
+    }
 }

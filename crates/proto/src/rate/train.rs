@@ -222,6 +222,10 @@ impl RateController for Train {
     fn is_congested(&self) -> bool {
         self.queue.is_long(self.min_rtt)
     }
+
+    fn state(&self) -> &'static str {
+        if self.is_measured { "cruise" } else { "startup" }
+    }
 }
 
 /// The rate yields when the trains find a longer queue, or one longer than a quarter of the least round trip:

@@ -142,6 +142,11 @@ impl LossWindow {
         queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 
+    /// See [`super::RateController::state`]: the names of qlog's QUIC events.
+    pub fn state(&self) -> &'static str {
+        if self.is_slow_start() { "slow_start" } else { "congestion_avoidance" }
+    }
+
     /// The window as a rate in bytes per second.
     fn rate(&self) -> u64 {
         (self.bytes as f64 / self.smoothed.as_secs_f64().max(1e-6)) as u64

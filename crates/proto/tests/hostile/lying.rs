@@ -117,9 +117,9 @@ fn s10_the_window_is_not_above_what_was_sent() {
     let stats = host.with(|connection| connection.stats());
     println!(
         "window {}, pace {}, rtt {:?}, sent {}",
-        stats.window, stats.pacing_bps, stats.rtt.least, stats.bytes.wire_sent
+        stats.rate.window, stats.rate.pacing_bps, stats.rtt.least, stats.bytes.wire_sent
     );
-    assert!(stats.window <= stats.bytes.wire_sent, "{} of {}", stats.window, stats.bytes.wire_sent);
+    assert!(stats.rate.window <= stats.bytes.wire_sent, "{} of {}", stats.rate.window, stats.bytes.wire_sent);
 }
 
 /// Sends for `seconds` to a peer that claims arrivals as `claims` says for a packet number and a time in

@@ -30,8 +30,13 @@ pub fn of_connection<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
     all.set_item("rtt_ms", rtt)?;
     all.set_item("delay_ms", of_delays(py, &stats.delay)?)?;
     all.set_item("loss", stats.loss.rate)?;
-    all.set_item("pacing_bps", stats.pacing_bps)?;
-    all.set_item("window_bytes", stats.window)?;
+    let control = PyDict::new(py);
+    control.set_item("state", stats.rate.state)?;
+    control.set_item("dropped_packets", stats.loss.at_own_rate.packets)?;
+    control.set_item("dropped_bytes", stats.loss.at_own_rate.bytes)?;
+    all.set_item("rate_control", control)?;
+    all.set_item("pacing_bps", stats.rate.pacing_bps)?;
+    all.set_item("window_bytes", stats.rate.window)?;
     Ok(all)
 }
 

@@ -71,7 +71,7 @@ impl Agent for Ours {
             State::Waits(..) => {}
             State::Runs(run) => {
                 run.until(now);
-                self.window.note(now, || (now, run.stats(End::Near).window as f64 / PACKET));
+                self.window.note(now, || (now, run.stats(End::Near).rate.window as f64 / PACKET));
             }
         }
     }

@@ -165,7 +165,7 @@ impl Gather {
             TraceEvent::Agreed(choices) => self.choices = Some(choices),
             TraceEvent::PacketSent { number, bytes, content } => self.on_sent(at, number, bytes, content),
             TraceEvent::PacketAcked { number, .. } => self.on_acked(number),
-            TraceEvent::PacketLost { number } => {
+            TraceEvent::PacketLost { number, .. } => {
                 if let Some(index) = self.place(number) {
                     self.packets[index].lost = true;
                 }

@@ -17,6 +17,7 @@ mod keys;
 mod longfat;
 mod messages;
 mod mtu;
+mod own_rate;
 mod pipeline;
 mod policy;
 mod profiles;

@@ -45,7 +45,7 @@ fn every_packet_and_symbol_is_traced_once_with_its_fate() {
                     let is_repair = matches!(content, PacketContent::Repair { on_feedback: false, .. });
                     repairs += u64::from(is_repair);
                 }
-                TraceEvent::PacketLost { number } => assert_eq!(fates.insert(number, "lost"), Some("sent")),
+                TraceEvent::PacketLost { number, .. } => assert_eq!(fates.insert(number, "lost"), Some("sent")),
                 TraceEvent::PacketAcked { number, was_lost } => {
                     let before = if was_lost { "lost" } else { "sent" };
                     assert_eq!(fates.insert(number, "acked"), Some(before));

@@ -12,7 +12,7 @@ const TABLE_ROWS = 30;
 const CHARTS = [
   { key: "goodput", title: "Goodput and its cost", about: "Data of the application, and all bytes on the wire with headers and repair.", unit: rate, series: [["wire", "on the wire", "--wire"], ["goodput", "goodput", "--goodput"]], fill: true },
   { key: "delay", title: "In-order delay", about: "Beyond the least one-way time, of the symbols that this end delivered in the last second.", unit: ms, log: true, series: [["p50", "p50", "--low"], ["p95", "p95", "--middle"], ["p99", "p99", "--high"]] },
-  { key: "loss", title: "Loss", about: "Recent part of our packets that was lost, without those of a full queue.", unit: percent, series: [["loss", "loss", "--lost"]], fill: true },
+  { key: "loss", title: "Loss", about: "Recent part of our packets that the medium lost, and the part that was dropped at our own rate.", unit: percent, series: [["dropped", "dropped at our own rate", "--dropped"], ["loss", "loss", "--lost"]], fill: true },
   { key: "burst", title: "Bursts", about: "Mean number of packets that were lost in a row.", unit: (value) => (Number.isFinite(value) ? value.toFixed(2) : "–"), series: [["burst", "mean run", "--resent"]] },
   { key: "redundancy", title: "Redundancy", about: "Repairs for each source symbol: planned ahead, and sent ahead or asked for.", unit: percent, series: [["planned", "planned", "--middle"], ["sent", "sent", "--repair"]] },
   { key: "rtt", title: "Round trip and queueing", about: "Smoothed round trip, the least of the path, and the part that is queue.", unit: ms, series: [["least", "least", "--low"], ["queue", "queue", "--late"], ["rtt", "smoothed", "--goodput"]] },

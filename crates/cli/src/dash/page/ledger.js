@@ -4,7 +4,7 @@
 // and the overview draws bins that are kept as marks come.
 
 import { at, count, element, ms, table } from "./format.js";
-import { BIN, KINDS, LOOKS, RECODED, SOURCE, SYMBOL, AGAIN, AHEAD, ASKED, LOST, LATE, FLYING, DIRECT, RESENT, REPAIRED, GIVEN_UP } from "./marks.js";
+import { BIN, KINDS, LOOKS, RECODED, SOURCE, SYMBOL, AGAIN, AHEAD, ASKED, LOST, LATE, FLYING, DIRECT, RESENT, REPAIRED, GIVEN_UP, DROPPED } from "./marks.js";
 import { SHAPED, shape, sprites } from "./shapes.js";
 
 // Sides of a mark in pixels.
@@ -159,7 +159,7 @@ export class Ledger {
     groups.forEach((sum, x) => {
       let base = OVERVIEW_HEIGHT;
       // Losses stand on the ground, so that their height can be compared.
-      for (const index of [4, 5, 3, 2, 6, 1, 0]) {
+      for (const index of [4, 7, 5, 3, 2, 6, 1, 0]) {
         const tall = (sum[index] / highest) * (OVERVIEW_HEIGHT - 2);
         context.fillStyle = this.colours[index];
         context.fillRect(x * wide, base - tall, Math.max(wide, 1), tall);
@@ -313,7 +313,7 @@ function fit(canvas, tall) {
   return context;
 }
 
-const FATES = ["in flight", "arrived", "lost", "declared lost, and arrived after all", "came in its first transmission", "came in a retransmission", "computed from repairs", "given up"];
+const FATES = ["in flight", "arrived", "lost", "declared lost, and arrived after all", "came in its first transmission", "came in a retransmission", "computed from repairs", "given up", "dropped at our own rate"];
 
 // What a mark carries.
 function content(marks, index) {
@@ -349,12 +349,12 @@ function describe(marks, index) {
   fact("carries", content(marks, index));
   if (bytes[index] > 0) fact("length", `${count(bytes[index])} bytes`);
   fact("fate", FATES[fate[index]]);
-  if ([LOST, LATE].includes(fate[index])) fact("found lost after", ms(after[index]));
+  if ([LOST, LATE, DROPPED].includes(fate[index])) fact("found lost after", ms(after[index]));
   else if (fate[index] !== FLYING && kind[index] !== SYMBOL) fact("acknowledged after", ms(after[index]));
   else if ([DIRECT, RESENT, REPAIRED].includes(fate[index])) fact("in-order delay", ms(after[index]));
   else if (fate[index] === GIVEN_UP) fact("in-order delay", "never: its deadline passed");
   if (fate[index] === REPAIRED && by[index] > 0) fact("repaired by", `packet ${count(by[index])}`);
-  if (fate[index] === LOST && kind[index] === SOURCE) {
+  if ([LOST, DROPPED].includes(fate[index]) && kind[index] === SOURCE) {
     const found = marks.repairs(index, REPAIR_SECONDS, MOST_REPAIRS);
     const says = found.map((repair) => `packet ${count(number[repair])}, sent ${ms(1000 * (time[repair] - time[index]))} later (${KINDS[kind[repair]]})`);
     fact("repaired by", says.length > 0 ? says[0] : "nothing that arrived yet");

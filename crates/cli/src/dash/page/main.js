@@ -140,6 +140,7 @@ function tiles(connection) {
     ["On the wire", rate(last("wire")), `${percent(overhead)} more than the data`],
     ["In-order delay p99", ms(last("p99")), connection.delayed > 0 ? `p50 ${ms(last("p50"))}` : "known where data arrives"],
     ["Loss", percent(last("loss")), `${count(total.packets.lost)} of ${count(total.packets.sent)} packets`],
+    ["Rate control", total.state || "–", `${bytes(total.dropped.bytes)} dropped at our own rate`],
     ["Repair", percent(last("sent")), `planned ${percent(last("planned"))}`],
     ["Round trip", ms(last("rtt")), `least ${ms(last("least"))}`],
   ];
@@ -168,6 +169,7 @@ function drawCounts(connection) {
   const rows = [
     ...Object.entries(total.packets).map(([name, value]) => [`packets.${name}`, count(value)]),
     ...Object.entries(total.symbols).map(([name, value]) => [`symbols.${name}`, count(value)]),
+    ["packets dropped at our own rate", count(total.dropped.packets)], ["bytes dropped at our own rate", count(total.dropped.bytes)],
     ["wire bytes sent", count(total.wire[0])], ["wire bytes received", count(total.wire[1])],
     ["application bytes sent", count(total.app[0])], ["application bytes received", count(total.app[1])],
   ];

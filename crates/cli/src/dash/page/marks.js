@@ -18,7 +18,7 @@ export const KINDS = [
 export const SOURCE = 3, AGAIN = 4, AHEAD = 5, ASKED = 6, RECODED = 7, SYMBOL = 8;
 
 // Fates, in the order of the channel's numbers.
-export const FLYING = 0, ARRIVED = 1, LOST = 2, LATE = 3, DIRECT = 4, RESENT = 5, REPAIRED = 6, GIVEN_UP = 7;
+export const FLYING = 0, ARRIVED = 1, LOST = 2, LATE = 3, DIRECT = 4, RESENT = 5, REPAIRED = 6, GIVEN_UP = 7, DROPPED = 8;
 
 // How a mark looks: one entry for each colour and shape.
 export const LOOKS = [
@@ -29,11 +29,13 @@ export const LOOKS = [
   { name: "lost", css: "--lost", shape: "cross" },
   { name: "late", css: "--late", shape: "hourglass" },
   { name: "control", css: "--control", shape: "dot" },
+  { name: "dropped at our own rate", css: "--dropped", shape: "plus" },
 ];
 
 // The look of each kind and fate.
 export function look(kind, fate) {
   if (fate === LOST || fate === GIVEN_UP) return 4;
+  if (fate === DROPPED) return 7;
   if (fate === LATE) return 5;
   if (kind === SYMBOL) return fate === REPAIRED ? 2 : fate === RESENT ? 3 : 1;
   if (kind < SOURCE) return 6;
@@ -132,7 +134,7 @@ export class Marks {
   // The nearest mark of a loss before (-1) or after (1) `index`; -1 if there is none.
   loss(index, step) {
     for (let at = index + step; at >= 0 && at < this.length; at += step) {
-      if (this.look(at) === 4) return at;
+      if (this.look(at) === 4 || this.look(at) === 7) return at;
     }
     return -1;
   }

@@ -8,7 +8,7 @@ const DELAY_SAMPLES = 10;
 
 // The columns that the charts draw. A figure that is not known is null.
 const COLUMNS = [
-  "time", "goodput", "wire", "p50", "p95", "p99", "loss", "burst", "planned", "sent", "rtt", "least", "queue", "window", "flight", "pacing", "streams",
+  "time", "goodput", "wire", "p50", "p95", "p99", "loss", "dropped", "burst", "planned", "sent", "rtt", "least", "queue", "window", "flight", "pacing", "streams",
 ];
 
 export class Connection {
@@ -60,6 +60,7 @@ export class Connection {
     const way = this.receives ? 1 : 0;
     const per = (now, then) => (seconds > 0 ? Math.max(0, now - then) / seconds : null);
     const sent = (counts) => counts.packets.repair + counts.packets.feedback_repair;
+    const packets = sample.packets.sent - before.packets.sent;
     const sources = sample.packets.source - before.packets.source;
     const merged = merge(this.recent);
     const bits = (now, then) => (seconds > 0 ? 8 * per(now, then) : null);
@@ -68,7 +69,7 @@ export class Connection {
       goodput: bits(sample.app[way], before.app[way]),
       wire: bits(sample.wire[way], before.wire[way]),
       p50: quantile(merged, 0.5), p95: quantile(merged, 0.95), p99: quantile(merged, 0.99),
-      loss: sample.loss, burst: sample.burst, planned: sample.planned,
+      loss: sample.loss, dropped: packets > 0 ? Math.max(0, sample.dropped.packets - before.dropped.packets) / packets : null, burst: sample.burst, planned: sample.planned,
       sent: sources > 0 ? (sent(sample) - sent(before)) / sources : null,
       rtt: sample.rtt_ms[0], least: sample.rtt_ms[1], queue: sample.queue_ms,
       window: sample.window, flight: sample.in_flight, pacing: sample.pacing_bps, streams: sample.streams,

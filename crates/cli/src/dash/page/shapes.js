@@ -38,6 +38,13 @@ export function shape(context, index, colour, x, y, size) {
       context.lineTo(left, top + side);
       context.stroke();
       break;
+    case "plus":
+      context.moveTo(middle, top);
+      context.lineTo(middle, top + side);
+      context.moveTo(left, centre);
+      context.lineTo(left + side, centre);
+      context.stroke();
+      break;
     case "ring":
       context.lineWidth = 1;
       context.rect(left + 0.5, top + 0.5, side - 1, side - 1);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::probe::outlook::{Ground, predict};
+use crate::probe::police::Dropped;
 use crate::probe::{Bursts, interval};
-use crate::report::Reordering;
+use crate::report::{RateControl, Reordering};
 
 /// A path that loses `lost` of `packets` in runs of `burst`.
 fn phase(name: &'static str, packets: u64, lost: u64, burst: f64) -> Phase {
@@ -17,7 +18,7 @@ fn phase(name: &'static str, packets: u64, lost: u64, burst: f64) -> Phase {
         lost,
         loss,
         loss_interval: interval(lost, packets, burst),
-        medium_loss: loss,
+        rate_control: RateControl::default(),
         bursts: Bursts { mean: burst, longest: (4.0 * burst) as u64, runs },
         rtt_ms: Some(Spread { min: 60.0, p5: 60.2, p50: 61.0, p95: 63.0, jitter: 0.5 }),
         packet_bytes: 1_500,
@@ -34,7 +35,7 @@ fn with_queue(phase: Phase, wait_ms: f64) -> Phase {
 }
 
 fn subjects(light: &Phase, full: &Phase) -> Vec<Subject> {
-    advise(light, full, None).iter().map(|advice| advice.subject).collect()
+    advise(light, full, None, None).iter().map(|advice| advice.subject).collect()
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn each_path_is_told_what_it_is_like() {
         ("a blackout", light(500, 20.0), full(500, 20.0), &[TcpStarves, Blackout]),
         ("congestion", light(0, 1.0), with_queue(full(500, 1.0), 40.0), &[Congestion, PlainTcp, LongQueue]),
         ("a queue that drops nothing", light(0, 1.0), with_queue(full(0, 1.0), 40.0), &[PlainTcp, LongQueue]),
-        ("policed", light(0, 1.0), full(500, 1.0), &[ShallowQueue, PlainTcp]),
+        ("a short queue", light(0, 1.0), full(500, 1.0), &[ShallowQueue, PlainTcp]),
         ("within chance", phase("light", 300, 0, 1.0), phase("full", 100, 2, 1.0), &[PlainTcp]),
         ("too little", phase("light", 63, 0, 1.0), full(0, 1.0), &[TooLittle]),
     ] {
@@ -62,8 +63,19 @@ fn each_path_is_told_what_it_is_like() {
 
 #[test]
 fn losses_in_others_queues_are_congestion_too() {
-    let light = Phase { medium_loss: 0.0, ..phase("light", 5_000, 100, 1.0) };
+    let mut light = phase("light", 5_000, 100, 1.0);
+    light.attribute(Dropped { packets: 100, bytes: 39_000 });
+    assert_eq!((light.loss, light.packets, light.all_loss()), (0.0, 4_900, 0.02));
     assert_eq!(subjects(&light, &phase("full", 5_000, 100, 1.0)), [Subject::Congestion, Subject::PlainTcp]);
+}
+
+#[test]
+fn a_policer_explains_the_losses_of_the_full_load() {
+    let policer = Policer { rate_bps: 1e7, bucket_bytes: 49_600 };
+    let (light, full) = (phase("light", 5_000, 0, 1.0), phase("full", 10_000, 500, 1.0));
+    let said = advise(&light, &full, Some(&policer), None);
+    assert_eq!(said.iter().map(|advice| advice.subject).collect::<Vec<_>>(), [Subject::Policed, Subject::PlainTcp]);
+    assert!(said[0].words.starts_with("policed at 10.0 Mbit/s, bucket about 50 kB: "), "{}", said[0].words);
 }
 
 #[test]
@@ -100,7 +112,7 @@ fn the_flow_comes_last_and_what_cannot_be_had_is_said() {
     let ground =
         Ground { loss: 0.1, burst: 4.0, rtt: Duration::from_millis(60), packet_bytes: 1_500, rate_bps: 12.5e6 };
     let (light, full) = (phase("light", 5_000, 500, 4.0), phase("full", 5_000, 500, 4.0));
-    let last = |config: &tidewire::Config| advise(&light, &full, Some(&predict(ground, config))).pop().unwrap();
+    let last = |config: &tidewire::Config| advise(&light, &full, None, Some(&predict(ground, config))).pop().unwrap();
     let mut config = tidewire::Config::default();
     let usual = last(&config);
     assert!(usual.subject == Subject::Outlook && usual.words.contains("by retransmission alone"), "{}", usual.words);

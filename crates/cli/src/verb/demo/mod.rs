@@ -3,17 +3,19 @@
 //! Tidewire's default.
 //!
 //! The demo has two parts: records of an application that uses half of the link ([`records`]), then a file
-//! that takes all of it ([`file`]). All figures are measured in the run itself: time and wire bytes at the
+//! that takes all of it ([`file`]). With `--senders` it shows instead how several connections share a link
+//! ([`shares`]). All figures are measured in the run itself: time and wire bytes at the
 //! sender, in-order delay at the receiver, and the hash of the file that arrived.
 
 mod file;
 mod records;
+mod shares;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidewire::{Config, Connection, Endpoint, Profile, Secret, new_secret};
+use tidewire::{Config, Connection, Endpoint, Profile, RateControl, Secret, new_secret};
 use tidewire_lab::proxy::Proxy;
 use tidewire_proto::profile::{ARQ, STREAM, block};
 use tidewire_sim::duplex::DuplexConfig;
@@ -50,6 +52,12 @@ pub struct Args {
     /// The picture of the first part; that of the second is written beside it, with `-file` in its name
     #[arg(long, value_name = "FILE", default_value = "tidewire-demo.svg")]
     svg: PathBuf,
+    /// Show instead how so many senders share one link, 2 to 9: a newcomer begins every four seconds
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u8).range(2..=9))]
+    senders: Option<u8>,
+    /// Rate control of the senders, as for the other verbs [example: share]
+    #[arg(long, value_name = "NAME", requires = "senders")]
+    rate_control: Option<RateControl>,
     /// Threads that code blocks beside the one that sends and receives, 0 to 64
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     workers: u16,
@@ -97,6 +105,11 @@ struct Measured {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let config = Config::builder().workers(args.workers).build().or_exit(Exit::Usage)?;
     let (config, _watching) = args.watch.begin("demo", config, &console)?;
+    if let Some(senders) = args.senders {
+        let control = args.rate_control.unwrap_or(config.rate_control());
+        let config = config.to_builder().rate_control(control).build().or_exit(Exit::Usage)?;
+        return shares::run(senders, config, &args.svg, &console).await;
+    }
     let file = file::Sent::prepare(args.file.as_deref())?;
     console.say(&format!("{LINK_IN_WORDS}; three runs each of two parts"));
     console.say(&format!("1. {}", records::IN_WORDS));
@@ -144,10 +157,14 @@ struct Ends {
 
 impl Ends {
     async fn start(config: Config) -> Result<Self, Failure> {
+        Self::over(&link(), config).await
+    }
+
+    async fn over(link: &DuplexConfig, config: Config) -> Result<Self, Failure> {
         let secret = new_secret().or_exit(Exit::Other)?;
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
         let far = Endpoint::bind(loopback, secret.clone(), config).or_exit(Exit::LocalIo)?;
-        let proxy = Proxy::start(loopback, far.local_addr(), &link()).or_exit(Exit::LocalIo)?;
+        let proxy = Proxy::start(loopback, far.local_addr(), link).or_exit(Exit::LocalIo)?;
         Ok(Self { secret, far, proxy })
     }
 
@@ -168,9 +185,13 @@ impl Ends {
 
 /// The emulated link, the same for each run.
 fn link() -> DuplexConfig {
+    configured(&LINK)
+}
+
+fn configured(settings: &[(Direction, &str, &str)]) -> DuplexConfig {
     let mut config = DuplexConfig::default();
-    for (direction, key, text) in LINK {
-        config.set(direction, key, text, Path::new("")).unwrap_or_else(|error| unreachable!("{key}={text}: {error}"));
+    for (direction, key, text) in settings {
+        config.set(*direction, key, text, Path::new("")).unwrap_or_else(|error| unreachable!("{key}={text}: {error}"));
     }
     config.set_seed(SEED);
     config

@@ -46,6 +46,13 @@ struct Slot {
     slot: u32,
 }
 
+/// The phase of rate control of a slot. Only the present one has a series.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Phase {
+    slot: u32,
+    state: String,
+}
+
 type Kinds = Family<Kind, Counter>;
 type Seconds = Family<Slot, Gauge<f64, AtomicU64>>;
 
@@ -61,6 +68,8 @@ struct Totals {
     redundant: Counter,
     acknowledged: Counter,
     lost: Counter,
+    dropped: Counter,
+    dropped_bytes: Counter,
     late: Counter,
     symbols: Kinds,
     missed: Counter,
@@ -77,6 +86,7 @@ struct States {
     window: Family<Slot, Gauge>,
     in_flight: Family<Slot, Gauge>,
     pacing: Family<Slot, Gauge>,
+    phase: Family<Phase, Gauge>,
 }
 
 /// The figures of a job; see the module.
@@ -89,6 +99,8 @@ pub struct Figures {
     queueing: Histogram,
     /// Slots in use, and the slot of each connection that has one.
     slots: [bool; SLOTS],
+    /// The phase that each slot shows.
+    phases: [Option<Phase>; SLOTS],
     connections: HashMap<(u32, ConnectionHandle), Option<u32>>,
 }
 
@@ -110,6 +122,7 @@ impl Figures {
             delay,
             queueing,
             slots: [false; SLOTS],
+            phases: Default::default(),
             connections: HashMap::new(),
         }
     }
@@ -140,6 +153,10 @@ impl Figures {
                 totals.acknowledged.inc();
                 totals.late.inc_by(u64::from(*was_lost));
             }
+            TraceEvent::PacketLost { bytes, at_own_rate: true, .. } => {
+                totals.dropped.inc();
+                totals.dropped_bytes.inc_by(u64::from(*bytes));
+            }
             TraceEvent::PacketLost { .. } => {
                 totals.lost.inc();
             }
@@ -150,6 +167,11 @@ impl Figures {
                 }
             }
             TraceEvent::Rate { .. } => self.rate(observed),
+            TraceEvent::RateState { state } => {
+                if let Some(Slot { slot }) = self.slot(observed) {
+                    self.enter(slot, Some(Phase { slot, state: state.as_ref().into() }));
+                }
+            }
             TraceEvent::Planned { planned, .. } => {
                 if let Some(slot) = self.slot(observed) {
                     self.states.planned.get_or_create(&slot).set(planned.share);
@@ -182,6 +204,7 @@ impl Figures {
         self.open.dec();
         let Some(slot) = slot else { return };
         self.slots[slot as usize] = false;
+        self.enter(slot, None);
         let (states, slot) = (&self.states, Slot { slot });
         for seconds in [&states.rtt, &states.least_rtt, &states.queueing, &states.loss, &states.planned] {
             seconds.remove(&slot);
@@ -189,6 +212,18 @@ impl Figures {
         for bytes in [&states.window, &states.in_flight, &states.pacing] {
             bytes.remove(&slot);
         }
+    }
+
+    /// Shows another phase of a slot, or none.
+    fn enter(&mut self, slot: u32, phase: Option<Phase>) {
+        let shown = &mut self.phases[slot as usize];
+        if let Some(before) = shown {
+            self.states.phase.remove(before);
+        }
+        if let Some(phase) = &phase {
+            self.states.phase.get_or_create(phase).set(1);
+        }
+        *shown = phase;
     }
 
     fn rate(&self, observed: &Observed) {
@@ -240,7 +275,13 @@ fn totals(registry: &mut Registry) -> Totals {
         received_bytes: bytes(registry, "received", "Bytes of authentic packets, with IP and UDP headers"),
         redundant: counter(registry, "packets_redundant", "Received packets whose symbol was not needed any more"),
         acknowledged: counter(registry, "packets_acknowledged", "Packets that the peer received"),
-        lost: counter(registry, "packets_lost", "Packets that were declared lost"),
+        lost: counter(
+            registry,
+            "packets_lost",
+            "Packets that were declared lost, without those dropped at our own rate",
+        ),
+        dropped: counter(registry, "packets_dropped_at_own_rate", "Packets that were dropped at our own rate"),
+        dropped_bytes: bytes(registry, "dropped_at_own_rate", "Bytes of these, with IP and UDP headers"),
         late: counter(registry, "packets_late", "Packets that were declared lost and arrived after all"),
         symbols: kinds(
             registry,
@@ -274,6 +315,8 @@ fn states(registry: &mut Registry) -> States {
     bytes("in_flight", "Bytes that a connection has in flight", &states.in_flight);
     let help = "Pacing rate of a connection";
     registry.register("pacing_bytes_per_second", help, states.pacing.clone());
+    let help = "Phase of the rate control of a connection, always 1";
+    registry.register("rate_control_state", help, states.phase.clone());
     states
 }
 
@@ -369,8 +412,15 @@ mod tests {
         for (origin, delay) in [(SymbolOrigin::Direct, 0), (SymbolOrigin::Repaired, 40), (SymbolOrigin::GivenUp, 0)] {
             figures.take(&passed(origin, delay));
         }
+        for (bytes, at_own_rate) in [(1_000, true), (1_400, true), (1_400, false)] {
+            figures.take(&observed(1, TraceEvent::PacketLost { number: 3, bytes, at_own_rate }));
+        }
+        for state in ["startup", "cruise"] {
+            figures.take(&observed(1, TraceEvent::RateState { state: state.into() }));
+        }
         figures.miss(7);
         let text = text(&registry);
+        assert!(!text.contains("startup"), "only the present phase is shown: {text}");
         for line in [
             "tidewire_connections 1",
             "tidewire_sent_bytes_total 1400",
@@ -383,6 +433,10 @@ mod tests {
             "tidewire_in_order_delay_seconds_bucket{le=\"0.05\"} 2",
             "tidewire_symbols_passed_total{kind=\"given_up\"} 1",
             "tidewire_events_missed_total 7",
+            "tidewire_packets_lost_total 1",
+            "tidewire_packets_dropped_at_own_rate_total 2",
+            "tidewire_dropped_at_own_rate_bytes_total 2400",
+            "tidewire_rate_control_state{slot=\"0\",state=\"cruise\"} 1",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
@@ -397,6 +451,8 @@ mod tests {
         for connections in [16, 1_000] {
             (0..connections).for_each(|connection| figures.take(&connected(connection)));
             (0..connections).for_each(|connection| figures.take(&rate(connection)));
+            let state = || TraceEvent::RateState { state: "cruise".into() };
+            (0..connections).for_each(|connection| figures.take(&observed(connection, state())));
             lines.push(text(&registry).lines().count());
             (0..connections).for_each(|one| figures.take(&observed(one, TraceEvent::Closed(CloseReason::Local))));
         }

@@ -205,9 +205,9 @@ fn a_peer_that_acknowledges_what_never_left_is_left() {
     let fault = Some(CloseReason::Fault(CloseCode::Protocol));
     let (mut us, mut peer) = connected(Config::default());
     let newest = *peer.hear(&mut us).last().expect("the first packet");
-    let window = us.stats().window;
+    let window = us.stats().rate.window;
     peer.acknowledge(&mut us, &[newest + 1..=newest + 1]);
-    assert_eq!((close_reason(&mut us), us.stats().window), (fault.clone(), window));
+    assert_eq!((close_reason(&mut us), us.stats().rate.window), (fault.clone(), window));
 
     let (mut us, mut peer) = connected(Config::default());
     let skipped = |us: &Connection| {

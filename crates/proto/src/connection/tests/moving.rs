@@ -77,9 +77,9 @@ fn a_peer_at_another_port_is_followed_once_it_answered_from_there() {
     assert!(challenge(&heard, port(9)).is_some(), "{heard:?}");
     assert!(challenge(&heard, address()).is_some(), "the address in use is asked too: {heard:?}");
     assert_eq!(us.remote(), address());
-    let window = us.stats().window;
+    let window = us.stats().rate.window;
     peer.answer(&mut us, &heard, port(9), port(9));
-    assert_eq!((us.remote(), us.stats().moves, us.stats().window), (port(9), 1, window));
+    assert_eq!((us.remote(), us.stats().moves, us.stats().rate.window), (port(9), 1, window));
     assert!(peer.hear_all(&mut us).iter().all(|(to, ..)| *to == port(9)));
 }
 

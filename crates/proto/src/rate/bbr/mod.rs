@@ -224,6 +224,20 @@ impl RateController for Bbr {
         let drops = self.phase == Phase::Hold && self.hold.is_full(self.delays.recent_queue());
         drops || queue_is_long(self.delays.queue, self.delays.min, self.rate())
     }
+
+    fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Startup => "startup",
+            Phase::Drain => "drain",
+            Phase::Up => "up",
+            Phase::Down => "down",
+            Phase::Cruise => "cruise",
+            Phase::Probe => "probe",
+            Phase::Look => "look",
+            Phase::Compete => "compete",
+            Phase::Hold => "hold",
+        }
+    }
 }
 
 impl Bbr {

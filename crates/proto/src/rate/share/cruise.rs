@@ -28,8 +28,8 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, FIRST_GROWTH,
-    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_PART, PROBE_AFTER, SPARSE, SPIKE,
-    TARGET_SCALE,
+    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, PROBE_AFTER,
+    SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -43,7 +43,9 @@ pub(super) struct Cruise {
     gain: f64,
     /// Noise of the delay in the last epoch, in seconds.
     noise: f64,
-    /// Queueing delay at the end of the last epoch, in seconds.
+    spreads: [f64; NOISE_EPOCHS],
+    /// Mean delay of the last epoch, and the queue at its end, in seconds.
+    mean: Option<f64>,
     queue: Option<f64>,
     /// Rate at which the path served this flow in the last epoch, and the gain of the pace over it since
     /// then, if that gain is a probe for free capacity.
@@ -76,7 +78,7 @@ impl Cruise {
 
     /// Goes on after a phase with another pace.
     pub fn resume(&mut self) {
-        (self.queue, self.empty, self.probe, self.gain) = (None, 0, 0.0, 1.0);
+        (self.queue, self.mean, self.empty, self.probe, self.gain) = (None, None, 0, 0.0, 1.0);
     }
 
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
@@ -99,6 +101,11 @@ impl Cruise {
     pub fn limit(&mut self, rate: f64, ack: &AckSample) {
         self.rate = rate;
         self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
+    }
+
+    /// Whether a long queue is being drained.
+    pub fn drains(&self) -> bool {
+        self.drains
     }
 
     /// Whether the bottleneck was found to drop what exceeds the rate.
@@ -132,18 +139,25 @@ impl Cruise {
 
     /// Ends an epoch, at whose end the queue was `standing`.
     pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, known: Known) {
-        // Delays that vary within an epoch are the path's: the queue of paced flows varies little.
-        let noise = (epoch.mean - epoch.least).mul_f64(NOISE_PART);
-        self.noise = noise.as_secs_f64();
-        let least = epoch.least.saturating_sub(noise).as_secs_f64();
-        let queue = standing.saturating_sub(noise).as_secs_f64();
-        let target = self.target();
         let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
+        // Delays that vary within an epoch are the path's, but for a queue that grows or shrinks steadily.
+        let standing = standing.as_secs_f64();
+        let mean = epoch.mean.as_secs_f64();
+        let moved = (mean - self.mean.replace(mean).unwrap_or(mean)).abs();
+        let spread = (epoch.mean - epoch.least).as_secs_f64();
+        self.spreads.rotate_left(1);
+        self.spreads[NOISE_EPOCHS - 1] = (spread - moved / 2.0).max(0.0);
+        let mut spreads = self.spreads;
+        spreads.sort_unstable_by(f64::total_cmp);
+        self.noise = NOISE_PART * spreads[NOISE_EPOCHS / 2];
+        let least = (epoch.least.as_secs_f64() - self.noise).max(0.0);
+        let queue = (standing - self.noise).max(0.0);
+        let target = self.target();
         let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
         self.queue = Some(queue);
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
-        if epoch.app_limited && !is_dropped && known.tests.is_none() {
+        if epoch.app_limited && known.tests.is_none() {
             // The pace was not tested. A queue that stands asks for less all the same.
             if least > target {
                 let error = (target - least) / tau;

@@ -1,13 +1,15 @@
 //! The queueing delay of our own direction, as [`super::Share`] sees it.
 //!
 //! Delays are one-way delays up to a constant ([`AckSample::one_way`]), or round trips where the peer reports
-//! no arrival times. The least delay of the last ten seconds is the path without a queue. Short packets need
+//! no arrival times. The least delay of the last ten seconds is the path without a queue. If it rose, a queue
+//! may have stood all the time, so it follows slowly, unless the delay [jumped](Delays::has_jumped). Short packets need
 //! less time for serialization than long ones, so each of the two classes has a least delay of its own.
 
+use core::mem;
 use core::time::Duration;
 
 use super::AckSample;
-use super::tuning::{BASE_LIFE, FALL, NEAR, RECENT};
+use super::tuning::{BASE_LIFE, FALL, JUMP, JUMP_STAYS, NEAR, RECENT, RISE};
 use crate::Time;
 
 /// Least delay of one class of packet sizes: of the present half of the window, and of the one before.
@@ -39,8 +41,16 @@ pub(super) struct Delays {
     pub samples: usize,
     /// When a sample near the least delay was last seen.
     pub near_at: Option<Time>,
+    /// Shortest queue since the owner last reset it.
+    pub low: Duration,
     /// The least delay has just fallen: it contained a queue of others.
     pub fell: bool,
+    /// The least delays do not age: a queue of others may stand all the time.
+    pub holds: bool,
+    /// A delay that rose faster than a queue can grow is the path's, as long as it stays this long.
+    jumped: Option<Duration>,
+    /// When the packet of the latest sample left.
+    left: Time,
     /// Queueing delay of the latest sample.
     pub queue: Duration,
     /// Minimum and smoothed RTT of the path.
@@ -54,10 +64,21 @@ impl Delays {
         (self.min_rtt, self.smoothed) = (ack.min_rtt, ack.smoothed);
         let delay = ack.one_way.or(ack.rtt)?;
         let since = *self.half_since.get_or_insert(ack.now);
-        if ack.now.since(since) >= BASE_LIFE / 2 {
+        if self.holds {
+            self.half_since = Some(ack.now);
+        } else if ack.now.since(since) >= BASE_LIFE / 2 {
             self.half_since = Some(ack.now);
             for least in &mut self.least {
-                least.0 = [Duration::MAX, least.0[0]];
+                let [present, before] = least.0;
+                least.0 = [Duration::MAX, present.min(before.saturating_add(RISE))];
+            }
+        }
+        if ack.newest_bytes > 2 * self.longest {
+            // What counted as long until now is short.
+            let [short, long] = &mut self.least;
+            for (short, long) in short.0.iter_mut().zip(&mut long.0) {
+                *short = (*short).min(*long);
+                *long = Duration::MAX;
             }
         }
         self.longest = self.longest.max(ack.newest_bytes);
@@ -66,13 +87,31 @@ impl Delays {
         let before = least.get();
         self.fell |= before != Duration::MAX && delay + FALL < before;
         least.0[0] = least.0[0].min(delay);
-        self.queue = delay.saturating_sub(least.get());
+        let queue = delay.saturating_sub(least.get());
+        let gap = ack.left.since(mem::replace(&mut self.left, ack.left));
+        if queue > self.queue + JUMP.max(2 * gap) {
+            self.jumped = Some(queue.mul_f64(JUMP_STAYS));
+        } else if self.jumped.is_some_and(|jumped| queue < jumped) {
+            self.jumped = None;
+        }
+        self.queue = queue;
         self.recent[self.samples % RECENT] = self.queue;
         self.samples += 1;
+        self.low = self.low.min(self.recent_queue());
         if self.queue <= NEAR || self.near_at.is_none() {
             self.near_at = Some(ack.now);
         }
         Some(self.queue)
+    }
+
+    /// Whether the delay rose at once and stayed: the path has changed.
+    pub fn has_jumped(&self) -> bool {
+        self.jumped.is_some()
+    }
+
+    /// The path has changed: the least delays begin anew.
+    pub fn forget(&mut self) {
+        (self.least, self.near_at, self.jumped) = (Default::default(), None, None);
     }
 
     /// A new phase begins.

@@ -14,8 +14,9 @@
 use core::ops::Range;
 
 use super::tuning::{
-    MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_MOST, MEDIUM_PERSISTS, MEDIUM_SIGMAS, MEDIUM_SLOT,
-    MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OVERRUN, TEST_SHARE,
+    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
+    MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN,
+    TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -45,6 +46,8 @@ struct Suspicion {
     arrived: f64,
     /// The lower rate that shows the cause.
     test: f64,
+    /// Whether a pause came before, so that others do not overrun the path either.
+    after_pause: bool,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
@@ -58,6 +61,8 @@ pub(super) struct Sent {
     pub arrived: f64,
     /// The next packet.
     pub next: u64,
+    /// Whether the application had too little to send.
+    pub app_limited: bool,
 }
 
 /// Losses of the medium, described in the module documentation.
@@ -72,6 +77,11 @@ pub(super) struct Medium {
     /// The last epochs, newest last.
     window: [Tally; MEDIUM_WINDOW],
     suspicion: Option<Suspicion>,
+    /// Loss of the medium that a test after a pause confirmed. Other tests may raise what is known by a
+    /// quarter more: if others overrun the path, a test does not tell their drops from the medium's losses.
+    confirmed: f64,
+    /// Losses that were assumed to be the medium's since the last test.
+    assumed: f64,
     /// Epochs in a row with such losses.
     lasting: u32,
     /// Packets of the present or last slow phase, and what slow phases lost.
@@ -120,21 +130,31 @@ impl Medium {
         }
     }
 
-    fn recent(&self) -> Tally {
+    /// What the recent packets lost.
+    pub fn recent(&self) -> Tally {
         self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
     }
 
-    /// Packets behind what is known. A medium of which nothing is known yet is taken for one that loses
-    /// little, as if many packets had shown it.
-    fn weight(&self) -> f64 {
-        if self.known.packets > 0.0 { self.known.packets } else { MEDIUM_LEARNED }
+    /// What the medium lost. Until something is known, the packets of the first flight say it, which left at
+    /// a low pace; before they have come, a medium is taken for one that loses nothing, as if many packets had
+    /// shown it.
+    fn seen(&self) -> Tally {
+        if self.known.packets > 0.0 {
+            self.known
+        } else if self.early.packets >= MEDIUM_FIRST {
+            self.early
+        } else {
+            Tally { packets: MEDIUM_LEARNED, lost: 0.0 }
+        }
     }
 
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
     /// start-up. If both lost the same, the medium did it; else the lower loss is the medium's.
     pub fn begin(&mut self) {
+        self.window = Default::default();
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
+        self.learns = MEDIUM_LEARNED as u32;
         if both.packets < MEDIUM_FIRST {
             return;
         }
@@ -143,12 +163,11 @@ impl Medium {
         let alike = (first.rate() - drain.rate()).abs() <= 2.0 * spread;
         let lower = if first.rate() < drain.rate() { first } else { drain };
         let seen = if alike || lower.packets < MEDIUM_FIRST { both } else { lower };
-        self.known = Tally { lost: seen.lost.min(MEDIUM_MOST * seen.packets), ..seen };
-        self.learns = MEDIUM_LEARNED as u32;
+        self.known = Tally { lost: seen.lost.min((self.confirmed + OVERRUN) * seen.packets), ..seen };
     }
 
     fn known_rate(&self) -> f64 {
-        self.known.rate().min(self.all.estimate().upper)
+        self.seen().rate().min(self.all.estimate().upper)
     }
 
     /// Loss of the recent packets beyond that of the medium, if it is significant; else zero.
@@ -158,7 +177,7 @@ impl Medium {
             return 0.0;
         }
         // Test of two proportions: do both samples have the same loss rate?
-        let weight = self.weight();
+        let weight = self.seen().packets;
         let known = self.known_rate();
         let pooled = (recent.lost + known * weight) / (recent.packets + weight);
         let correlated = correlation(self.all.estimate().burst);
@@ -171,6 +190,11 @@ impl Medium {
     /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
     /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
     pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
+        if is_long {
+            // The delay shows who drops.
+            (self.window, self.suspicion, self.lasting) = (Default::default(), None, 0);
+            return None;
+        }
         let (excess, recent) = (self.excess(), self.recent());
         if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
             self.window.rotate_left(1);
@@ -178,39 +202,55 @@ impl Medium {
         }
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         let Some(suspicion) = self.suspicion else {
-            if excess > 0.0 && !is_long && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
-                self.suspect(recent.rate(), sent);
+            if excess > 0.0 && recent.rate() < OUTAGE && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
+                if sent.app_limited && self.assumed + excess <= ASSUMED {
+                    self.assume(excess);
+                } else {
+                    self.suspect(recent.rate(), sent);
+                }
             }
             return None;
         };
         let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
-        if is_long {
-            // The delay shows who drops.
-            self.suspicion = None;
-            return None;
-        }
-        if tested.packets < MEDIUM_TESTED {
-            return None;
-        }
         let known = self.known_rate();
-        let is_quiet = tested.lost <= known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0;
-        self.window = Default::default();
-        self.suspicion = None;
-        if is_quiet {
-            return Some(Verdict::Bottleneck { arrived });
-        }
-        if tested.rate() < known + MEDIUM_PERSISTS * (loss - known) {
-            // The loss falls with the rate. What is left is judged anew.
-            self.suspect(tested.rate(), Sent { rate: suspicion.test, ..sent });
+        // The error of the tested rate has to be small beside the losses in question.
+        let rough = (tested.lost + 1.0) / (tested.packets + 1.0);
+        let variance = rough * (1.0 - rough) * correlation(self.all.estimate().burst);
+        let enough = (MEDIUM_ACCURACY / (loss - known)).powi(2) * variance;
+        if tested.packets < enough.clamp(MEDIUM_TESTED, MEDIUM_LEARNED) {
             return None;
         }
-        (self.known, self.learns) = (tested, MEDIUM_LEARNED as u32);
-        Some(Verdict::Medium { rate })
+        (self.window, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
+        if suspicion.after_pause {
+            self.confirmed = tested.rate();
+        }
+        if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
+            let most = (self.confirmed + OVERRUN) * tested.packets;
+            (self.known, self.learns) = (Tally { lost: tested.lost.min(most), ..tested }, MEDIUM_LEARNED as u32);
+        }
+        let stayed = tested.rate() >= known + MEDIUM_PERSISTS * (loss - known);
+        let is_plausible = tested.rate() <= self.confirmed + OVERRUN;
+        Some(if stayed && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
-    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next }: Sent) {
+    /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
+    pub fn acquit(&mut self) -> Option<f64> {
+        self.window = Default::default();
+        self.suspicion.take().map(|suspicion| suspicion.rate)
+    }
+
+    /// A test would delay the data of an application that needs less than the rate. So losses that cost little
+    /// are assumed to be the medium's, until there are too many of them.
+    fn assume(&mut self, excess: f64) {
+        self.assumed += excess;
+        self.known = self.recent();
+        self.learns = MEDIUM_LEARNED as u32;
+    }
+
+    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
-        self.suspicion = Some(Suspicion { loss, rate, arrived, test, from: next, tested: Tally::default() });
+        self.suspicion =
+            Some(Suspicion { loss, rate, arrived, test, after_pause: false, from: next, tested: Tally::default() });
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
@@ -221,27 +261,36 @@ impl Medium {
     /// Upper bound of the loss of the medium.
     pub fn loss(&self) -> f64 {
         let known = self.known_rate();
-        let weight = self.weight();
+        let weight = self.seen().packets;
         let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
         (known + 2.0 * deviation).min(0.9)
     }
 
-    /// Whether the path is overrun: the recent loss exceeds that of the known medium by far.
+    /// Whether the first flight lost little, so that what is lost later is what this sender sends too much.
+    pub fn began_well(&self) -> bool {
+        self.early.packets >= MEDIUM_FIRST && self.early.rate() < OVERRUN / 2.0
+    }
+
+    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far.
     pub fn is_overrun(&self) -> bool {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
-        recent.packets >= MEDIUM_TESTED && rate - self.known_rate() > OVERRUN + 2.0 * deviation
+        let is_tested = self.suspicion.is_some_and(|suspicion| suspicion.after_pause);
+        !is_tested
+            && recent.packets >= MEDIUM_TESTED
+            && rate < OUTAGE
+            && rate - self.confirmed > OVERRUN + 2.0 * deviation
     }
 
-    /// Forgets what was learned beside an overrun bottleneck, and tests at `test` bytes per second whether
-    /// the medium caused that.
-    pub fn begin_again(&mut self, sent: Sent, test: f64) {
-        let loss = self.recent().rate();
-        *self = Self { early: Tally { packets: MEDIUM_EARLY, lost: 0.0 }, ..Self::default() };
+    /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was learned
+    /// before, and tests at `test` bytes per second whether the medium caused the loss before.
+    pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64) {
+        let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
+        *self = Self { known, early: known, ..Self::default() };
         self.suspect(loss, sent);
         if let Some(suspicion) = &mut self.suspicion {
-            suspicion.test = test;
+            (suspicion.test, suspicion.after_pause) = (test, true);
         }
     }
 }

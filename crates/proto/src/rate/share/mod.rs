@@ -6,9 +6,10 @@
 //! without the sender's own queue ([`delays`]). Losses without a queue are tested ([`medium`]). If a quarter
 //! more is lost than the medium takes, all flows that see it pause, so that they learn the path anew.
 //!
-//! It uses one-way delays, so a queue of the other direction and jitter of the way back do not matter. It
-//! does not compete with a sender that keeps a queue full, as TCP does; for that there is [`super::Bbr`].
+//! It uses one-way delays, so a queue of the other direction and jitter of the way back do not matter. Beside
+//! a sender that keeps a queue full, as TCP does, it competes as CUBIC ([`compete`]).
 
+mod compete;
 mod cruise;
 mod delays;
 mod epoch;
@@ -21,18 +22,20 @@ mod tuning;
 use core::mem;
 use core::time::Duration;
 
+use compete::Compete;
 use cruise::{Cruise, Known};
 use delays::Delays;
 use epoch::{Epoch, Epochs};
 use medium::{Medium, Sent, Verdict};
 use startup::Startup;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, RateController, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, queue_is_long};
 use crate::Time;
 use tuning::{
-    DRAIN_GAIN, DRAIN_ROUNDS, JOIN_GAIN, LEAST_ROUND, LEAST_SLOW, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE,
-    NEAR_ROUNDS, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
-    SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE, WINDOW_GAIN,
+    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
+    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN,
+    PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE,
+    UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,10 @@ enum Phase {
     /// Almost nothing, after the path was overrun. All flows of this kind that overran it pause at the same
     /// time, so that the queue drains and its losses end.
     Pause,
+    /// Beside a sender that fills the queue ([`compete`]).
+    Compete,
+    /// Looks whether that sender is still there.
+    Look,
 }
 
 /// Congestion marks.
@@ -62,8 +69,11 @@ struct Marks {
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     at: Time,
-    /// What was sent and arrived before.
+    /// What was sent, arrived and was lost before.
     before: Sent,
+    loss: f64,
+    /// Whether it interrupted start-up.
+    startup: bool,
 }
 
 /// The controller, described in the module documentation.
@@ -83,6 +93,17 @@ pub struct Share {
     /// Pace of a phase other than start-up and cruise, in bytes per second.
     slow: f64,
     pause: Option<Pause>,
+    /// The competition with a sender that fills the queue.
+    compete: Option<Compete>,
+    /// When the sender last slowed down, and slow phases in a row that saw no delay near the least one.
+    slowed: Time,
+    blind: u32,
+    /// Whether a long queue was drained in the present epoch.
+    /// Round trips in which a queue did not go away although this sender drained it, and the rate before.
+    drained: bool,
+    undrained: u64,
+    undrained_queue: Duration,
+    drained_from: f64,
     marks: Marks,
 }
 
@@ -100,6 +121,13 @@ impl Default for Share {
             medium: Medium::default(),
             slow: 0.0,
             pause: None,
+            compete: None,
+            slowed: Time::ZERO,
+            blind: 0,
+            drained: false,
+            undrained: 0,
+            undrained_queue: Duration::ZERO,
+            drained_from: 0.0,
             marks: Marks::default(),
         }
     }
@@ -115,9 +143,13 @@ impl RateController for Share {
         if self.phase == Phase::Startup {
             self.startup.on_ack(ack, self.medium.loss());
         }
+        if let Some(compete) = &mut self.compete {
+            compete.on_ack(ack, self.delays.recent_queue());
+        }
         self.leave_early(ack);
         if self.phase == Phase::Cruise {
             self.cruise.on_ack(ack, self.delays.recent_queue());
+            self.drained |= self.cruise.drains();
         }
         if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
             self.arrived = epoch.arrived();
@@ -132,21 +164,38 @@ impl RateController for Share {
         }
     }
 
+    fn on_loss(&mut self, loss: &LossSample) {
+        if let Some(compete) = &mut self.compete {
+            compete.on_loss(loss, self.delays.queue);
+        }
+    }
+
     fn on_fate(&mut self, number: u64, lost: bool) {
         self.medium.on_fate(number, lost);
     }
 
+    fn on_mtu_fell(&mut self) {
+        if let Some(rate) = self.medium.acquit() {
+            self.cruise.restore(rate);
+        }
+    }
+
     fn on_ecn(&mut self, now: Time, sent: Time) {
-        if self.marks.lowered.is_none_or(|lowered| sent > lowered) {
+        if let Some(compete) = &mut self.compete {
+            compete.on_ecn(now, sent);
+        } else if self.marks.lowered.is_none_or(|lowered| sent > lowered) {
             self.marks = Marks { pending: true, lowered: Some(now) };
         }
     }
 
     fn budget(&self) -> Budget {
+        if let (Phase::Compete, Some(compete)) = (self.phase, &self.compete) {
+            return compete.budget();
+        }
         let pace = match self.phase {
             Phase::Startup => return self.startup.budget(self.delays.min_rtt),
             Phase::Cruise => self.cruise.pace(),
-            Phase::Drain | Phase::Slow | Phase::Pause => self.slow,
+            Phase::Drain | Phase::Slow | Phase::Pause | Phase::Look | Phase::Compete => self.slow,
         };
         let round = self.delays.min_rtt.max(self.delays.smoothed).max(LEAST_ROUND);
         let product = (self.cruise.rate * round.as_secs_f64()) as u64;
@@ -155,6 +204,18 @@ impl RateController for Share {
 
     fn is_congested(&self) -> bool {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
+    }
+
+    fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Startup => "startup",
+            Phase::Drain => "drain",
+            Phase::Cruise => "cruise",
+            Phase::Slow => "slow",
+            Phase::Pause => "pause",
+            Phase::Compete => "compete",
+            Phase::Look => "look",
+        }
     }
 }
 
@@ -167,17 +228,20 @@ impl Share {
         if self.phase == Phase::Drain {
             self.medium.begin();
         }
-        if matches!(phase, Phase::Slow | Phase::Drain) {
+        if matches!(phase, Phase::Slow | Phase::Drain | Phase::Look) {
             self.medium.slow_down(ack.next);
         } else {
             self.medium.speed_up(ack.next);
         }
         (self.phase, self.rounds, self.round_ends) = (phase, 0, ack.next);
+        (self.undrained, self.drained_from) = (0, self.cruise.rate);
         self.delays.restart();
+        self.epochs.restart(ack.next);
     }
 
     /// Begins a phase with this part of the rate.
     fn slow_down(&mut self, phase: Phase, gain: f64, ack: &AckSample) {
+        self.slowed = ack.now;
         self.slow = (self.cruise.rate * gain).max(1.0);
         self.enter(phase, ack);
     }
@@ -191,13 +255,29 @@ impl Share {
             self.cruise.rate *= MARK_GAIN;
             self.cruise.resume();
         }
-        if self.medium.is_overrun() && self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) {
-            return self.pause(ack);
+        if self.medium.is_overrun() {
+            match self.phase {
+                // The drain takes care of what start-up overran.
+                Phase::Startup if self.medium.began_well() => {
+                    self.startup.overran();
+                    return self.end_startup(ack);
+                }
+                Phase::Drain => {}
+                _ if self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) => return self.pause(ack),
+                _ => {}
+            }
         }
         let standing = self.delays.standing();
         match self.phase {
             Phase::Startup if standing > self.queue_limit() / STARTUP_QUEUE => self.end_startup(ack),
             Phase::Drain if self.rounds > 0 && standing.as_secs_f64() < 2.0 * self.cruise.target() => {
+                self.enter(Phase::Cruise, ack);
+            }
+            Phase::Compete if self.compete.as_ref().is_none_or(|compete| compete.is_due(standing)) => self.look(ack),
+            // The queue has vanished: there is no other sender that fills it.
+            Phase::Look if self.rounds > 0 && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target() => {
+                (self.compete, self.delays.holds) = (None, false);
+                self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
             _ => {}
@@ -212,8 +292,14 @@ impl Share {
     /// The path is overrun: stops until its queue is gone.
     fn pause(&mut self, ack: &AckSample) {
         let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
-        let rate = if self.phase == Phase::Startup { self.startup.best as f64 } else { self.cruise.rate };
-        self.pause = Some(Pause { at: ack.now, before: Sent { rate: rate.max(arrived), arrived, next: 0 } });
+        let startup = self.phase == Phase::Startup;
+        let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
+        self.pause = Some(Pause {
+            at: ack.now,
+            before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() },
+            loss: self.medium.recent().rate(),
+            startup,
+        });
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
@@ -221,12 +307,16 @@ impl Share {
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
-        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
-        let sent = Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next };
+        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.drained);
+        let sent =
+            Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
         let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
         match verdict {
+            Some(Verdict::Medium { .. }) if self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup)) => {
+                return self.enter(Phase::Startup, ack);
+            }
             Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
             Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - loss), ack),
             None => {}
@@ -236,7 +326,14 @@ impl Share {
             // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
             // the path without any queue.
             self.slow_down(Phase::Slow, JOIN_GAIN, ack);
-        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at) > life) {
+        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at.max(self.slowed)) > life) {
+            let is_blind = self.delays.low.as_secs_f64() > self.cruise.target();
+            self.blind = if is_blind { self.blind + 1 } else { 0 };
+            self.delays.low = Duration::MAX;
+            if self.blind == BLIND {
+                self.blind = 0;
+                return self.meet(self.cruise.rate, ack);
+            }
             let depth = SLOW_DEPTH * self.delays.recent_queue().as_secs_f64() / ack.smoothed.as_secs_f64();
             let gain = (1.0 - depth).clamp(LEAST_SLOW, SLOW_GAIN);
             let half = SLOW_SHARE * epoch.arrived() / self.cruise.rate;
@@ -248,20 +345,71 @@ impl Share {
         let lasted = self.rounds;
         match self.phase {
             Phase::Startup if !ack.app_limited && self.startup.is_full() => self.end_startup(ack),
+            Phase::Cruise => self.end_cruise_round(ack),
+            Phase::Compete => {
+                if let Some(compete) = &mut self.compete {
+                    compete.end_round();
+                }
+            }
+            Phase::Look if lasted >= LOOK_ROUNDS && ack.now.since(self.slowed) >= LEAST_LOOK_TIME => {
+                self.enter(Phase::Compete, ack);
+            }
             Phase::Drain if lasted >= DRAIN_ROUNDS => self.enter(Phase::Cruise, ack),
             Phase::Slow if lasted >= MOST_SLOW_ROUNDS || !mem::take(&mut self.delays.fell) => {
-                self.delays.near_at = Some(ack.now);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Pause if lasted >= PAUSE_ROUNDS => {
-                if let Some(Pause { before, .. }) = self.pause {
-                    self.medium.begin_again(Sent { next: ack.next, ..before }, self.cruise.rate);
+                if let Some(Pause { before, loss, .. }) = self.pause {
+                    self.medium.begin_again(loss, Sent { next: ack.next, ..before }, self.cruise.rate);
                 }
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
             _ => {}
         }
+    }
+
+    /// Counts the round trips in which a queue does not fall although this sender drains it.
+    fn end_cruise_round(&mut self, ack: &AckSample) {
+        let queue = self.delays.recent_queue();
+        if !self.cruise.drains() {
+            (self.undrained, self.drained_from, self.undrained_queue) = (0, self.cruise.rate, queue);
+            return;
+        }
+        if queue > self.undrained_queue.mul_f64(FALLS) {
+            self.undrained += 1;
+        }
+        self.undrained_queue = queue;
+        let enough = if self.delays.has_jumped() { JUMPED } else { UNDRAINED };
+        if self.undrained < enough {
+            return;
+        }
+        self.undrained = 0;
+        self.meet(self.drained_from, ack);
+    }
+
+    /// Answers a queue of others that a sender of this kind would have drained. `rate` is that of this flow
+    /// before it met the queue.
+    fn meet(&mut self, rate: f64, ack: &AckSample) {
+        // No sender that fills queues keeps one on a path that loses much, unless it is overrun.
+        let is_lossy = self.medium.loss() > LOSSY && self.medium.recent().rate() < OVERRUN;
+        if self.delays.has_jumped() || is_lossy {
+            self.delays.forget();
+            self.cruise.begin(rate);
+        } else {
+            let window = rate * ack.smoothed.as_secs_f64();
+            self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW)));
+            self.delays.holds = true;
+            self.enter(Phase::Compete, ack);
+        }
+    }
+
+    fn look(&mut self, ack: &AckSample) {
+        let Some(compete) = &mut self.compete else { return };
+        let rate = compete.budget().window as f64 / ack.smoothed.as_secs_f64();
+        let gain = compete.look(self.delays.recent_queue(), ack.min_rtt);
+        self.cruise.begin(rate);
+        self.slow_down(Phase::Look, gain, ack);
     }
 }

@@ -44,6 +44,11 @@ impl Startup {
         }
     }
 
+    /// The path was overrun: what did not arrive was dropped.
+    pub fn overran(&mut self) {
+        self.best = self.best.min(self.acked);
+    }
+
     /// Ends a round trip in which the application had enough to send. Returns whether the rate of arrivals
     /// has stopped growing.
     pub fn is_full(&mut self) -> bool {
@@ -55,8 +60,8 @@ impl Startup {
         if self.full_rounds < FULL_ROUNDS {
             return false;
         }
-        // No queue was built and no more arrived, so the rest of the packets was dropped.
-        self.best = self.best.min(self.acked);
+        // No queue was built and no more arrived.
+        self.overran();
         true
     }
 

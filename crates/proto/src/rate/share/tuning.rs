@@ -12,6 +12,10 @@ use crate::rate::PACKET;
 
 /// The least delay counts for this long, as the minimum RTT does (draft-ietf-ccwg-bbr section 2.10).
 pub const BASE_LIFE: Duration = Duration::from_secs(10);
+/// The least delay rises by at most this much in half of its life: as much as clocks that differ by 200 ppm
+/// make of five seconds, before their drift is known. If it rose as far as the delay of ten seconds, fifty
+/// flows that kept the queue full took it for the path, and dropped nine tenths.
+pub const RISE: Duration = Duration::from_millis(1);
 /// A delay this near to the least one shows the path without a queue. Chosen: one packet at 24 Mbit/s.
 pub const NEAR: Duration = Duration::from_micros(500);
 /// The sender drains its queue if it saw no delay near the least one for this long, and for so many round
@@ -23,6 +27,12 @@ pub const NEAR_ROUNDS: u32 = 40;
 pub const FALL: Duration = Duration::from_micros(500);
 /// Number of samples whose minimum counts: the FEEDBACK of a quarter of a round trip, as in `bbr`.
 pub const RECENT: usize = 4;
+
+/// A delay that rises by this much, and by twice the time between two packets, rises faster than a queue
+/// does: others would have to send at three times the rate of the bottleneck. It is the path's while it stays
+/// above this part. Chosen.
+pub const JUMP: Duration = Duration::from_millis(5);
+pub const JUMP_STAYS: f64 = 0.8;
 
 // Epochs (`epoch.rs`).
 
@@ -50,7 +60,8 @@ pub const LEAST_TARGET: f64 = 0.000_5;
 pub const CORRECTION_EPOCHS: f64 = 2.5;
 /// Part of the variation of delays within an epoch that counts as the path's. Chosen: with jitter of up to 20
 /// ms that keeps the order, packets 0.5 ms apart have a mean of 16 ms and a least of 9 ms in 60 ms.
-pub const NOISE_PART: f64 = 1.5;
+pub const NOISE_PART: f64 = 2.0;
+pub const NOISE_EPOCHS: usize = 5;
 /// Limits of the correction of one epoch. The growth is that of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 pub const MOST_FALL: f64 = 0.3;
 pub const MOST_GROWTH: f64 = 0.25;
@@ -111,18 +122,49 @@ pub const LOSSY: f64 = 0.02;
 pub const SLOW_SHARE: f64 = 0.5;
 /// A path is overrun if its loss exceeds that of the medium by this. Chosen.
 pub const OVERRUN: f64 = 0.25;
+/// A path that loses more than this carries no packets of this size, or none at all. Its rate says nothing.
+/// Chosen: start-up ends before it overruns a bottleneck by fifty times.
+pub const OUTAGE: f64 = 0.98;
 /// Gain of a pause, its length in round trips, the part of what arrived with which it ends, and the least
 /// time from one to the next. Chosen: a full queue of two round trips is then empty.
 pub const PAUSE_GAIN: f64 = 0.05;
 pub const PAUSE_ROUNDS: u64 = 3;
 pub const PAUSE_RESUME: f64 = 0.5;
-pub const PAUSE_AGAIN: Duration = Duration::from_secs(5);
+pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
 pub const WINDOW_GAIN: u64 = 2;
 /// The window uses at least this round trip, as in `bbr`.
 pub const LEAST_ROUND: Duration = Duration::from_micros(250);
 /// Factor of the rate when the path marks congestion (ABE, RFC 8511: 0.85 instead of 0.7).
 pub const MARK_GAIN: f64 = 0.85;
+
+// The competition with senders that fill the queue (`compete.rs`).
+
+/// Round trips of draining in which the queue did not fall, to less than this part in each, after which the
+/// queue is that of a sender of another kind. Chosen: the drain of all senders of this kind shows after two,
+/// and one that has just started stops after one or two more.
+pub const UNDRAINED: u64 = 4;
+pub const FALLS: f64 = 0.9;
+/// The same if the delay rose at once.
+pub const JUMPED: u64 = 2;
+/// A queue has fallen if it is shorter than this part of its peak, and it is nearly as long again at the
+/// second one. The window of CUBIC falls to 0.7, and so the queue at least as far. Chosen.
+pub const FALLEN: f64 = 0.6;
+pub const LOOK_LEVEL: f64 = 0.75;
+/// Maximum number of round trips between two looks, beside a queue that does not fall. Chosen.
+pub const COMPETE_ROUNDS: u64 = 96;
+/// Length of a look in round trips, and the least time, since others may have longer round trips.
+pub const LOOK_ROUNDS: u64 = 3;
+pub const LEAST_LOOK_TIME: Duration = Duration::from_millis(200);
+/// The rate of a look is this part of that at which the queue would vanish if all senders fell so far, and
+/// at least [`LEAST_LOOK`]. Chosen.
+pub const LOOK_MARGIN: f64 = 0.9;
+pub const LEAST_LOOK: f64 = 0.2;
+/// Slow phases in a row that saw no delay near the least one, after which the queue is that of a sender of
+/// another kind: those of this kind drain at the same time. Chosen: two, and one for a newcomer.
+pub const BLIND: u32 = 3;
+/// A queue of so many targets has vanished.
+pub const LOOK_VANISHED: f64 = 2.0;
 
 // Losses of the medium (`medium.rs`).
 
@@ -138,15 +180,18 @@ pub const MEDIUM_SLOT: f64 = 32.0;
 /// The first packets of a connection, and the number of packets that say anything.
 pub const MEDIUM_EARLY: f64 = 32.0;
 pub const MEDIUM_FIRST: f64 = 24.0;
-/// Most that start-up may find out about the medium.
-pub const MEDIUM_MOST: f64 = 0.6;
 /// Packets behind what is known about a medium that was never tested, and packets that refine a test.
 pub const MEDIUM_LEARNED: f64 = 512.0;
-/// A test lasts for so many packets at this part of the rate, or of what arrived if that is less.
-pub const MEDIUM_TESTED: f64 = 64.0;
+/// A test lasts for at least so many packets at this part of the rate, or of what arrived if that is less. It
+/// ends when the losses in question are so many standard deviations of the tested loss rate.
+pub const MEDIUM_TESTED: f64 = 24.0;
+pub const MEDIUM_ACCURACY: f64 = 4.0;
 pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
 /// Part of the excess that has to stay if the medium is the cause.
-pub const MEDIUM_PERSISTS: f64 = 0.7;
+pub const MEDIUM_PERSISTS: f64 = 0.5;
+/// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
+/// much redundancy for them, stay below the 1.3 bytes sent for a byte delivered of the floor of sanity.
+pub const ASSUMED: f64 = 0.15;
 /// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew.
 pub const MEDIUM_TOLERATED: u32 = 16;

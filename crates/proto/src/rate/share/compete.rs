@@ -1,0 +1,88 @@
+//! How [`super::Share`] keeps its part beside a sender that fills the queue, as TCP does.
+//!
+//! A sender that drains its own queue yields to a sender that fills the queue, until it has nothing left. If a
+//! queue does not go away while this sender drains it, the sender competes as CUBIC does
+//! ([`crate::rate::Cubic`]). A loss counts as a drop of the queue only beside a long queue; others are the
+//! medium's. So N senders of this kind that compete are N flows of CUBIC, and none of them holds a part
+//! without yielding.
+//!
+//! From time to time it looks whether the other sender is still there: it sends so little for some round trips
+//! that the queue would vanish if all senders did the same. It looks when the queue, after it fell, is nearly
+//! as long again. All senders of this kind see the same queue, whatever their round trips, so they look at
+//! the same time. If there are no others the queue vanishes, and all of them leave.
+//!
+//! Called by [`super::Share`] in the phases `Compete` and `Look`. Invariant: the window falls whenever the
+//! full queue drops a packet of this sender.
+
+use core::time::Duration;
+
+use super::tuning::{COMPETE_ROUNDS, FALLEN, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN};
+use super::{AckSample, LossSample};
+use crate::Time;
+use crate::rate::{Budget, Cubic, RateController};
+
+/// State of the competition, described in the module documentation.
+#[derive(Debug)]
+pub(super) struct Compete {
+    cubic: Cubic,
+    /// Longest queueing delay since the competition began, and since the queue last fell.
+    longest: Duration,
+    peak: Duration,
+    /// Queueing delay at which a look is due, once the queue has fallen.
+    due: Option<Duration>,
+    /// Round trips since the last look.
+    since_look: u64,
+}
+
+impl Compete {
+    /// Begins with a window of `window` bytes.
+    pub fn begin(window: u64) -> Self {
+        let cubic = Cubic::avoiding(window);
+        Self { cubic, longest: Duration::ZERO, peak: Duration::ZERO, due: None, since_look: 0 }
+    }
+
+    /// Takes an acknowledgement. The latest packets found queues of `queue` and more.
+    pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) {
+        self.longest = self.longest.max(queue);
+        self.peak = self.peak.max(queue);
+        if self.due.is_none() && queue < self.peak.mul_f64(FALLEN) {
+            (self.due, self.peak) = (Some(self.peak.mul_f64(LOOK_LEVEL)), queue);
+        }
+        self.cubic.on_ack(ack);
+    }
+
+    /// Takes a loss at this queueing delay. Beside a short queue the medium caused the loss.
+    pub fn on_loss(&mut self, loss: &LossSample, queue: Duration) {
+        if queue * 2 > self.longest {
+            self.cubic.on_loss(&LossSample { persistent: false, ..*loss });
+        }
+    }
+
+    /// The path marked packets as congested.
+    pub fn on_ecn(&mut self, now: Time, sent: Time) {
+        self.cubic.on_ecn(now, sent);
+    }
+
+    /// Ends a round trip.
+    pub fn end_round(&mut self) {
+        self.since_look += 1;
+    }
+
+    /// Whether it is time to look, beside a queue of this length.
+    pub fn is_due(&self, queue: Duration) -> bool {
+        self.due.is_some_and(|due| queue >= due) || self.since_look >= COMPETE_ROUNDS
+    }
+
+    /// Begins a look at a queue of this length over a path with this minimum RTT. Returns the part of its
+    /// rate that the sender may use.
+    pub fn look(&mut self, queue: Duration, min_rtt: Duration) -> f64 {
+        (self.due, self.peak, self.since_look) = (None, queue, 0);
+        let all = min_rtt.as_secs_f64() / (min_rtt + queue).as_secs_f64().max(1e-6);
+        (all * LOOK_MARGIN).max(LEAST_LOOK)
+    }
+
+    /// What the sender may send.
+    pub fn budget(&self) -> Budget {
+        self.cubic.budget()
+    }
+}
