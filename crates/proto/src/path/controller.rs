@@ -43,8 +43,8 @@ impl Controller {
         self.changing().on_ack(ack);
     }
 
-    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool) {
-        self.floor.on_fate(number, bytes, lost);
+    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
+        self.floor.on_fate(number, bytes, lost, app_limited);
         self.changing().on_fate(number, lost);
     }
 
@@ -179,7 +179,7 @@ mod tests {
             &|controller| controller.on_handshake(time),
             &|controller| controller.on_sent(now, 1, 0),
             &|controller| controller.on_ack(&ack),
-            &|controller| controller.on_fate(0, 1, false),
+            &|controller| controller.on_fate(0, 1, false, false),
             &|controller| controller.on_loss(&LossSample { now, bytes: 0, sent: now, persistent: false }),
             &|controller| controller.on_ecn(now, now),
             &|controller| controller.on_mtu_fell(),
@@ -192,8 +192,8 @@ mod tests {
             assert_eq!(controller.budget().window, made);
             call(&mut controller);
         }
-        assert_eq!(controller.budget().window, 7);
+        assert_eq!(controller.budget().window, 8);
         controller.on_sent(now, 0, 0);
-        assert_eq!(controller.budget.get(), Some(Budget { window: 7, pacing: 0 }), "it was kept");
+        assert_eq!(controller.budget.get(), Some(Budget { window: 8, pacing: 0 }), "it was kept");
     }
 }

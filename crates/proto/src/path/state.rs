@@ -208,7 +208,7 @@ impl<T: Copy> Path<T> {
                         self.losses.fates_from = n + 1;
                         continue;
                     }
-                    self.rate.on_fate(n, sent.bytes, lost);
+                    self.rate.on_fate(n, sent.bytes, lost, sent.app_limited);
                     if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
                         self.rate.on_mtu_fell();
                     }

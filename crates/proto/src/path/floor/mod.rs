@@ -2,7 +2,7 @@
 //!
 //! A controller that ignores losses can take the drops of a policer for the losses of a medium, and send many
 //! times what arrives. This module counts only fates. Over two seconds, at most `1.3 / (1 - p)` bytes shall
-//! be sent for a byte delivered. p is the loss of the medium, which only a test confirms: for at least 64
+//! be sent for a byte delivered, or `2 / (1 - p)` where the application limits the sender. p is the loss of the medium, which only a test confirms: for at least 64
 //! packets, the sender sends half of what was delivered. A bottleneck that takes twice as much drops none of
 //! them, so what is lost then is the medium's. After a test the controller has its pace back if p explains
 //! the losses. Otherwise the pace follows what is delivered. If the path loses nearly all of what three tests
@@ -29,6 +29,10 @@ const FIRST_ALARM: f64 = 2.6;
 /// What makes the sender act. Chosen: at 10 Mbit/s the three standard deviations beyond it, which chance
 /// needs, lie at the bound: 2,100 packets in two seconds make them 2.6 % of loss.
 const ALARM: f64 = 1.25;
+/// What makes a sender act that the application limits: more than half is lost (as asked). Such a sender
+/// does not raise its pace by itself, and a test at half of its pace makes live data late. So it is not tested
+/// on a medium that loses 30 %.
+const APP_LIMITED_ALARM: f64 = 2.0;
 /// What a limited pace sends. Chosen: below the alarm, and enough for the pace to grow where the medium
 /// delivers 0.83 of what p says.
 const LIMITED: f64 = 1.2;
@@ -57,8 +61,14 @@ const PERSISTS: f64 = 0.5;
 const SETTLING: u64 = 8;
 /// What a test found is valid for this time, and for this many times the time of the test. The time that a
 /// test costs is half of its length, so all tests together cost at most half a percent of the goodput.
+/// Each test that confirms an expired result doubles this time (as asked), because a medium that lost the
+/// same twice probably loses it a third time. The upper limit is as asked.
 const VALID: Duration = Duration::from_secs(30);
 const VALID_TESTS: u32 = 100;
+const LONGEST_VALID: Duration = Duration::from_secs(600);
+/// Standard deviations, each at least [`TEST_SPREAD`], by which two tests of the same medium differ at most.
+/// Chosen: two results of that deviation differ by less in 97 % of cases.
+const CONFIRMS: f64 = 3.0;
 /// Tests in a row that lose more than [`MOST_LOSS`] until the breaker opens. Each sends half of what the one
 /// before delivered, for a round trip or more. RFC 8084 section 4 asks that no transient opens a breaker.
 /// Chosen.
@@ -146,6 +156,10 @@ pub(crate) struct Floor {
     cause: Tally,
     /// Until when the confirmed loss is valid.
     valid_until: Time,
+    /// The loss that the latest test confirmed, lowered like the confirmed loss, but kept when that expires.
+    known: Option<f64>,
+    /// Tests in a row that confirmed an expired result.
+    confirmations: u32,
     /// Tests in a row that lost nearly everything.
     failed: u32,
     rtt: Duration,
@@ -168,6 +182,8 @@ impl Floor {
             exceeded: None,
             cause: Tally::default(),
             valid_until: Time::ZERO,
+            known: None,
+            confirmations: 0,
             failed: 0,
             rtt: BROKEN_ROUND,
             is_told: false,
@@ -175,14 +191,15 @@ impl Floor {
         }
     }
 
-    /// The fate of packet `number` is known. Called in the order of sending.
-    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool) {
+    /// The fate of packet `number` is known. Called in the order of sending. `app_limited` tells whether the
+    /// application limited the sender when the packet left.
+    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
         if number < self.from {
             return;
         }
         let starts_run = lost && !self.was_lost;
         self.was_lost = lost;
-        self.change(|tally| tally.on_fate(bytes, lost, starts_run));
+        self.change(|tally| tally.on_fate(bytes, lost, starts_run, app_limited));
     }
 
     /// A packet that was declared lost arrived.
@@ -226,7 +243,8 @@ impl Floor {
         match self.mode {
             Mode::Free if is_over => {
                 let first = if now.since(began) < SPAN { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
-                if self.window.total().exceeds(self.lost_at(ALARM).max(first)) {
+                let total = self.window.total();
+                if total.exceeds(self.lost_at(alarm(total)).max(first)) {
                     self.on_exceeded(now, queue);
                 }
             }
@@ -281,7 +299,9 @@ impl Floor {
         let total = self.window.total();
         if total.is_enough() {
             let loss = total.loss();
-            self.stats.confirmed_loss = self.stats.confirmed_loss.min(loss + 2.0 * total.spread(loss));
+            let most = loss + 2.0 * total.spread(loss);
+            self.stats.confirmed_loss = self.stats.confirmed_loss.min(most);
+            self.known = self.known.map(|known| known.min(most));
         }
         if let Mode::Free = self.mode
             && now >= self.valid_until
@@ -335,6 +355,20 @@ impl Floor {
         }
     }
 
+    /// A test that took `length` confirmed a loss, which is valid from `now` on.
+    fn on_confirmed(&mut self, now: Time, length: Duration, spread: f64) {
+        let loss = self.stats.confirmed_loss;
+        let differs = |known: f64| (loss - known).abs() > CONFIRMS * spread.max(TEST_SPREAD);
+        if self.known.is_none_or(differs) {
+            self.confirmations = 0;
+        } else if now >= self.valid_until {
+            self.confirmations += 1;
+        }
+        self.known = Some(loss);
+        let valid = VALID * 2_u32.pow(self.confirmations.min(5));
+        self.valid_until = now + valid.min(LONGEST_VALID).max(length * VALID_TESTS);
+    }
+
     fn look_at_test(
         &mut self,
         now: Time,
@@ -346,14 +380,15 @@ impl Floor {
         let loss = tested.loss();
         let spread = tested.spread(loss);
         let persists = loss + spread >= PERSISTS * self.cause.loss();
-        let is_explained_by = |loss: f64| persists && !self.cause.exceeds(1.0 - (1.0 - loss) / ALARM);
+        let cause = self.cause;
+        let is_explained_by = |loss: f64| persists && !cause.exceeds(1.0 - (1.0 - loss) / alarm(&cause));
         let is_clear = spread <= TEST_SPREAD || is_explained_by(loss - 2.0 * spread);
         if tested.packets < TEST_PACKETS || (!is_clear && tested.packets < MOST_TESTED) {
             return;
         }
         // Where losses come in long runs a test is coarse. The medium has the benefit of that.
         self.stats.confirmed_loss = (loss + (spread - TEST_SPREAD).max(0.0)).min(MOST_LOSS);
-        self.valid_until = now + VALID.max(now.since(began) * VALID_TESTS);
+        self.on_confirmed(now, now.since(began), spread);
         self.failed = if loss > MOST_LOSS { self.failed + 1 } else { 0 };
         if self.failed >= FAILED_TESTS {
             self.stats.broken += 1;
@@ -367,4 +402,9 @@ impl Floor {
             self.limit(next);
         }
     }
+}
+
+/// Bytes sent for a byte delivered, times `1 - p`, that make the sender of these packets act.
+fn alarm(packets: &Tally) -> f64 {
+    if packets.is_app_limited() { APP_LIMITED_ALARM } else { ALARM }
 }

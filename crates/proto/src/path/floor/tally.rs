@@ -30,15 +30,18 @@ pub(super) struct Tally {
     lost: i64,
     /// Runs of losses.
     runs: i64,
+    /// Packets that left while the application, not the path, limited the sender.
+    app_limited: i64,
 }
 
 impl Tally {
-    pub fn on_fate(&mut self, bytes: u32, lost: bool, starts_run: bool) {
+    pub fn on_fate(&mut self, bytes: u32, lost: bool, starts_run: bool, app_limited: bool) {
         self.sent_bytes += i64::from(bytes);
         self.acked_bytes += if lost { 0 } else { i64::from(bytes) };
         self.packets += 1;
         self.lost += i64::from(lost);
         self.runs += i64::from(starts_run);
+        self.app_limited += i64::from(app_limited);
     }
 
     pub fn on_spurious(&mut self, bytes: u32) {
@@ -52,6 +55,7 @@ impl Tally {
         self.packets += sign * other.packets;
         self.lost += sign * other.lost;
         self.runs += sign * other.runs;
+        self.app_limited += sign * other.app_limited;
     }
 
     /// Part of the bytes that was lost; zero without packets.
@@ -67,6 +71,11 @@ impl Tally {
         let seen = self.loss().min(0.99);
         let correlated = (1.0 - (1.0 + seen / (1.0 - seen)) / burst).clamp(0.0, MOST_CORRELATED);
         (loss * (1.0 - loss) * (1.0 + correlated) / (1.0 - correlated) / self.packets.max(1) as f64).sqrt()
+    }
+
+    /// Whether the application limited the sender while most of these packets left.
+    pub fn is_app_limited(&self) -> bool {
+        2 * self.app_limited > self.packets
     }
 
     /// Whether enough packets are counted to say anything.

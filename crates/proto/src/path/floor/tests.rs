@@ -26,6 +26,7 @@ struct Model {
     tokens: f64,
     sent: u64,
     arrived: u64,
+    app_limited: bool,
 }
 
 impl Model {
@@ -42,6 +43,7 @@ impl Model {
             tokens: 50_000.0,
             sent: 0,
             arrived: 0,
+            app_limited: false,
         }
     }
 
@@ -80,7 +82,7 @@ impl Model {
             self.arrived += u64::from(!lost);
             while self.flying.front().is_some_and(|(_, at, _)| *at <= self.now) {
                 let Some((number, _, lost)) = self.flying.pop_front() else { break };
-                self.floor.on_fate(number, BYTES, lost);
+                self.floor.on_fate(number, BYTES, lost, self.app_limited);
                 self.floor.review(self.now, Sending { next: self.next, rtt: RTT, queue: Duration::ZERO });
             }
         }
@@ -158,6 +160,44 @@ fn media_below_the_bound_trip_it_rarely() {
         println!("{loss} in runs of {run}: {exceeded} in 20 minutes");
         assert!(exceeded <= most, "{loss} in runs of {run}: {exceeded}");
     }
+}
+
+/// The application limits the sender: a medium is not tested below a loss of one half, and a policer that
+/// takes a third of the pace is found.
+#[test]
+fn a_sender_that_the_application_limits_is_tested_above_a_loss_of_one_half() {
+    for (loss, policed, tests) in [(0.3, OPEN, 0), (0.45, OPEN, 0), (0.6, OPEN, 1), (0.0, POLICED, 1)] {
+        let mut model = Model::new(3, (loss, 0.0), policed);
+        model.app_limited = true;
+        model.run(Duration::from_secs(3), FAST);
+        let worst = model.worst(20, FAST);
+        let stats = model.floor.stats();
+        println!("{loss}: {worst:.3}, {stats:?}");
+        assert_eq!((stats.tests, stats.is_limited), (tests, policed < OPEN), "{loss}: {stats:?}");
+        assert!(worst <= 2.0 / (1.0 - stats.confirmed_loss), "{loss}: {worst:.3}, {stats:?}");
+    }
+}
+
+/// Each test that confirms what the one before found doubles the time until the next: tests at about 2, 32,
+/// 92, 212, 452, 932 and 1,532 s, and the limit of ten minutes from then on.
+#[test]
+fn a_confirmed_loss_stays_valid_twice_as_long_up_to_ten_minutes() {
+    let mut model = Model::new(1, (0.4, 0.0), OPEN);
+    let mut before = 0;
+    let mut began = Vec::new();
+    for second in 0..2_200 {
+        model.run(Duration::from_secs(1), FAST);
+        let tests = model.floor.stats().tests;
+        began.extend((tests > before).then_some(second));
+        before = tests;
+    }
+    println!("{began:?}");
+    let apart: Vec<_> = began.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        apart.iter().zip([30, 60, 120, 240, 480, 600]).all(|(real, most)| (most..most + 10).contains(real)),
+        "{apart:?}"
+    );
+    assert!(apart.len() >= 6, "{apart:?}");
 }
 
 /// At the alarm itself and above it one test each thirty seconds is needed, because what a test found is
@@ -255,7 +295,7 @@ fn late_arrivals_take_back_their_losses() {
     for number in 0..10_000_u64 {
         let now = Time::from_millis(number);
         let lost = number % 2 == 0;
-        floor.on_fate(number, BYTES, lost);
+        floor.on_fate(number, BYTES, lost, false);
         if lost {
             floor.on_spurious(number, BYTES);
         }
@@ -270,7 +310,7 @@ fn packets_before_a_revival_do_not_count() {
     let mut floor = Floor::new(true);
     floor.on_revived(5_000);
     for number in 0..10_000 {
-        floor.on_fate(number, BYTES, number < 5_000);
+        floor.on_fate(number, BYTES, number < 5_000, false);
         floor.review(Time::from_millis(number), Sending { next: number + 1, rtt: RTT, queue: Duration::ZERO });
     }
     assert_eq!(floor.stats(), FloorStats::default());
