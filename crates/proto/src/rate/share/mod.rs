@@ -262,7 +262,7 @@ impl Share {
                     self.startup.overran();
                     return self.end_startup(ack);
                 }
-                Phase::Drain => {}
+                Phase::Drain | Phase::Pause => {}
                 _ if self.pause.is_none_or(|pause| ack.now.since(pause.at) > PAUSE_AGAIN) => return self.pause(ack),
                 _ => {}
             }
@@ -300,7 +300,8 @@ impl Share {
             loss: self.medium.recent().rate(),
             startup,
         });
-        self.cruise.begin(arrived * PAUSE_RESUME);
+        // A flow that has just begun sends little anyway.
+        self.cruise.begin(if startup { arrived } else { arrived * PAUSE_RESUME });
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Two packets in each round trip end it.
         self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.as_secs_f64());
