@@ -200,8 +200,8 @@ fn a_confirmed_loss_stays_valid_twice_as_long_up_to_ten_minutes() {
     assert!(apart.len() >= 6, "{apart:?}");
 }
 
-/// At the alarm itself and above it one test each thirty seconds is needed, because what a test found is
-/// valid that long. Runs of 16 make tests coarse, so some are repeated.
+/// At the alarm itself and above it two tests in a minute are needed, because what the first test found is
+/// valid for thirty seconds. Runs of 16 make tests coarse, so some are repeated.
 #[test]
 fn media_above_the_bound_are_tested_each_thirty_seconds() {
     for (loss, run, most) in [(0.2, 0.0, 60), (0.2, 16.0, 60), (0.4, 0.0, 60), (0.4, 4.0, 66), (0.4, 16.0, 90)] {
