@@ -1,12 +1,13 @@
 //! The floor of sanity: a limit of what is sent for a byte delivered, whatever a rate controller believes.
 //!
-//! A controller that ignores losses can take the drops of a policer for the losses of a medium, and send many
-//! times what arrives. This module counts only fates. Over two seconds, at most `1.3 / (1 - p)` bytes shall
-//! be sent for a byte delivered, or `2 / (1 - p)` where the application limits the sender. p is the loss of the medium, which only a test confirms: for at least 64
-//! packets, the sender sends half of what was delivered. A bottleneck that takes twice as much drops none of
-//! them, so what is lost then is the medium's. After a test the controller has its pace back if p explains
-//! the losses. Otherwise the pace follows what is delivered. If the path loses nearly all of what three tests
-//! send, a circuit breaker (RFC 8084) leaves a few packets per round trip.
+//! A controller that ignores losses can take the drops of a policer for the losses of a medium, and send
+//! many times what arrives. This module counts only fates. Over two seconds, at most `1.3 / (1 - p)` bytes
+//! shall be sent for a byte delivered, or `2 / (1 - p)` where the application limits the sender. p is the
+//! loss of the medium, which only a test confirms: for at least 64 packets, the sender sends half of what
+//! was delivered. A bottleneck that takes twice as much drops none of them, so what is lost then is the
+//! medium's. After a test the controller has its pace back if p explains the losses. Otherwise the pace
+//! follows what is delivered. If the path loses nearly all of what three tests send, a circuit breaker (RFC
+//! 8084) leaves a few packets per round trip.
 //!
 //! [`super::controller::Controller`] calls it for each fate. Invariants: only a test raises p; the limit
 //! never raises a pace. docs/recovery.md section 2 derives the rules.
@@ -30,8 +31,8 @@ const FIRST_ALARM: f64 = 2.6;
 /// needs, lie at the bound: 2,100 packets in two seconds make them 2.6 % of loss.
 const ALARM: f64 = 1.25;
 /// What makes a sender act that the application limits: more than half is lost (as asked). Such a sender
-/// does not raise its pace by itself, and a test at half of its pace makes live data late. So it is not tested
-/// on a medium that loses 30 %.
+/// does not raise its pace by itself, and a test at half of its pace makes live data late. So it is not
+/// tested on a medium that loses 30 %.
 const APP_LIMITED_ALARM: f64 = 2.0;
 /// What a limited pace sends. Chosen: below the alarm, and enough for the pace to grow where the medium
 /// delivers 0.83 of what p says.
