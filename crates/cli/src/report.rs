@@ -94,6 +94,10 @@ pub struct Summary {
     /// if it happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<u64>,
+    /// How often more than 1.3 bytes were sent for a byte delivered, beyond the losses of the medium. Only
+    /// the sending end reports it, and only if it happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overruns: Option<u64>,
     /// The records of `bench`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,
@@ -224,6 +228,9 @@ impl Summary {
         let dropped = self.rate_control.as_ref().filter(|control| control.dropped_packets > 0);
         let dropped = dropped.map_or_else(String::new, |control| format!(", {}", control.dropped()));
         add(self.loss, &|loss| format!(", loss {:.1} %{dropped}", 100.0 * loss));
+        add(self.overruns.map(|times| times as f64), &|times| {
+            format!(", too fast for the path {times:.0} times (see docs/recovery.md, the floor of sanity)")
+        });
         add(self.rtt_ms.mean, &|rtt| format!(", RTT {rtt:.1} ms"));
         add(self.delay_ms.p99.filter(|_| self.records.is_none()), &|p99| format!(", in-order delay p99 {p99:.1} ms"));
         text

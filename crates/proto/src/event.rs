@@ -22,6 +22,10 @@ pub enum Event {
     MessageReadable,
     /// A lane that had no room for a message may have some.
     LaneWritable(LaneId),
+    /// Much more was sent for a byte delivered than a path shall carry, at the rate that the user vouched
+    /// for: `fixed` is too fast for this path. It comes once, and [`crate::stats::FloorStats::exceeded`]
+    /// counts on.
+    Overrun,
     /// The connection is over.
     Closed(CloseReason),
 }

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use crate::counts::add_counts;
-pub use crate::path::LossRuns;
+pub use crate::path::{FloorStats, LossRuns};
 use crate::redundancy::Plan;
 
 /// Packets of one connection, as counted by this end.
@@ -127,6 +127,8 @@ pub struct LossStats {
     pub runs: LossRuns,
     /// What was dropped at our own rate, which none of the figures above contains.
     pub at_own_rate: AtOwnRate,
+    /// What the floor of sanity did (docs/recovery.md section 2).
+    pub floor: FloorStats,
 }
 
 /// Our packets that were dropped at our own rate: declared lost while the rate controller held the path

@@ -373,6 +373,10 @@ impl State {
                 wake.extend(whom.take());
                 return false;
             }
+            Event::Overrun => {
+                tracing::warn!(connection = handle.0, "the fixed rate is too fast for this path: most of it is lost");
+                return false;
+            }
             Event::Closed(reason) => {
                 slot.closed.get_or_insert(reason);
                 wake.extend(slot.wakers());

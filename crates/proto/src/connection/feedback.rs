@@ -12,6 +12,7 @@ use super::carried::{Carried, Data};
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
+use crate::event::Event;
 use crate::ids::LaneId;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, Cause, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
@@ -96,6 +97,10 @@ impl Connection {
         }
         let any = !acked.is_empty();
         self.scratch.acked = acked;
+        if any && self.path.was_dead(now) {
+            let next = self.path.flight.next_number();
+            self.path.rate.floor().on_revived(next);
+        }
         self.detect_losses(now);
         if any {
             self.path.silence.on_answer(now);
@@ -143,6 +148,9 @@ impl Connection {
             }
             if n >= self.path.first {
                 self.path.losses.on_spurious(cause, before.at, now, self.path.rtt.smoothed());
+                if before.elicits && before.carried != Carried::SizeProbe {
+                    self.path.rate.floor().on_spurious(n, before.bytes);
+                }
             }
         } else if before.elicits {
             freed = u64::from(before.bytes);
@@ -201,6 +209,9 @@ impl Connection {
         }
         self.scratch.lost = lost;
         self.path.tell_fates(now);
+        if self.path.rate.floor().poll_overrun() {
+            self.events.push_back(Event::Overrun);
+        }
         self.path.forget_packets(now);
     }
 

@@ -342,6 +342,7 @@ impl Connection {
         (stats.packets.reordered, stats.packets.reordering_depth) = self.path.received.reordering();
         let estimate = self.path.losses.estimator.estimate();
         (stats.loss.recent, stats.loss.mean_burst) = (estimate.rate, estimate.burst);
+        stats.loss.floor = self.path.rate.seen().stats();
         stats.rate = RateStats {
             state: self.path.rate.state(),
             pacing_bps: self.pacing().saturating_mul(8),

@@ -1,4 +1,4 @@
-//! The rate controller of a path, with the budget that it gave last.
+//! The rate controller of a path, with the budget that it gave last and the floor of sanity below it.
 //!
 //! The path asks for the budget several times per packet, and a controller may compute it from many samples.
 //! Invariant: the kept budget is that of the controller's present state, because every call that may change
@@ -8,6 +8,7 @@ use core::cell::Cell;
 use core::time::Duration;
 
 use super::control::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
+use super::floor::Floor;
 use crate::Time;
 
 /// A controller and its budget, described in the module documentation. Its methods are those of
@@ -19,11 +20,13 @@ pub(crate) struct Controller {
     budget: Cell<Option<Budget>>,
     /// State that [`Self::new_state`] returned last.
     told: &'static str,
+    floor: Floor,
 }
 
 impl Controller {
-    pub fn new(inner: Box<dyn RateController>) -> Self {
-        Self { inner, budget: Cell::new(None), told: "" }
+    /// A controller whose pace the floor of sanity limits, or only watches.
+    pub fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
+        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits) }
     }
 
     pub fn on_handshake(&mut self, rtt: Duration) {
@@ -40,7 +43,8 @@ impl Controller {
         self.changing().on_ack(ack);
     }
 
-    pub fn on_fate(&mut self, number: u64, lost: bool) {
+    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
+        self.floor.on_fate(number, bytes, lost, app_limited);
         self.changing().on_fate(number, lost);
     }
 
@@ -60,14 +64,36 @@ impl Controller {
         self.changing().on_train(train);
     }
 
+    /// What the controller allows, with a pace that keeps the floor of sanity.
     pub fn budget(&self) -> Budget {
+        let budget = self.believed();
+        Budget { pacing: self.floor.pace().map_or(budget.pacing, |pace| budget.pacing.min(pace)), ..budget }
+    }
+
+    /// The trains of the controller. Under a limited pace they are slower by as much as the pace is, and a
+    /// test has none, because a train could exceed what it tests.
+    pub fn train(&self) -> Option<TrainPace> {
+        let train = self.inner.train().filter(|_| !self.floor.is_testing())?;
+        let (believed, limited) = (self.believed().pacing.max(1), self.budget().pacing);
+        let rate = u128::from(train.rate) * u128::from(limited) / u128::from(believed);
+        Some(TrainPace { rate: u64::try_from(rate).unwrap_or(train.rate), ..train })
+    }
+
+    /// The floor of sanity.
+    pub fn floor(&mut self) -> &mut Floor {
+        &mut self.floor
+    }
+
+    /// The floor of sanity, to look at.
+    pub fn seen(&self) -> &Floor {
+        &self.floor
+    }
+
+    /// The budget without the floor of sanity.
+    fn believed(&self) -> Budget {
         let budget = self.budget.get().unwrap_or_else(|| self.inner.budget());
         self.budget.set(Some(budget));
         budget
-    }
-
-    pub fn train(&self) -> Option<TrainPace> {
-        self.inner.train()
     }
 
     pub fn is_congested(&self) -> bool {
@@ -153,7 +179,7 @@ mod tests {
             &|controller| controller.on_handshake(time),
             &|controller| controller.on_sent(now, 1, 0),
             &|controller| controller.on_ack(&ack),
-            &|controller| controller.on_fate(0, false),
+            &|controller| controller.on_fate(0, 1, false, false),
             &|controller| controller.on_loss(&LossSample { now, bytes: 0, sent: now, persistent: false }),
             &|controller| controller.on_ecn(now, now),
             &|controller| controller.on_mtu_fell(),
@@ -161,13 +187,13 @@ mod tests {
                 controller.on_train(&TrainSample { now, bytes: 0, left: time, arrived: time, queue: time });
             },
         ];
-        let mut controller = Controller::new(Box::new(Counting::default()));
+        let mut controller = Controller::new(Box::new(Counting::default()), true);
         for (made, call) in (0..).zip(calls) {
             assert_eq!(controller.budget().window, made);
             call(&mut controller);
         }
-        assert_eq!(controller.budget().window, 7);
+        assert_eq!(controller.budget().window, 8);
         controller.on_sent(now, 0, 0);
-        assert_eq!(controller.budget.get(), Some(Budget { window: 7, pacing: 0 }), "it was kept");
+        assert_eq!(controller.budget.get(), Some(Budget { window: 8, pacing: 0 }), "it was kept");
     }
 }

@@ -11,6 +11,7 @@ mod delivery;
 mod ecn;
 mod estimate;
 mod flight;
+mod floor;
 mod ids;
 mod loss;
 mod losses;
@@ -27,6 +28,7 @@ mod usage;
 mod validation;
 
 pub use control::{AckSample, Budget, LossSample, RateController, Totals, TrainPace, TrainSample};
+pub(crate) use controller::Controller;
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
@@ -34,6 +36,7 @@ pub use estimate::{DEVIATION_BLOCK, LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Sent};
+pub use floor::FloorStats;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use ids::MAX_IDS;
 pub(crate) use ids::{OurIds, PeerIds};

@@ -8,16 +8,17 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use super::control::{AckSample, RateController};
+use super::control::AckSample;
 use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
+use super::floor::{FloorStats, Sending};
 use super::losses::{Cause, Losses};
 use super::silence::Silence;
 use super::trains::Last;
 use super::usage::Usage;
 use super::{
-    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber, Pacer,
-    ReceivedPackets, Rtt,
+    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, MtuProber,
+    Pacer, ReceivedPackets, Rtt,
 };
 use crate::Time;
 use crate::wire::TrainReport;
@@ -54,13 +55,7 @@ pub(crate) struct Path<T> {
 
 impl<T: Copy> Path<T> {
     /// A path to `remote` on which nothing was sent yet.
-    pub fn new(
-        remote: SocketAddr,
-        now: Time,
-        mtu: MtuProber,
-        rate: Box<dyn RateController>,
-        feedback: FeedbackClock,
-    ) -> Self {
+    pub fn new(remote: SocketAddr, now: Time, mtu: MtuProber, rate: Controller, feedback: FeedbackClock) -> Self {
         Self {
             remote,
             local: None,
@@ -70,7 +65,7 @@ impl<T: Copy> Path<T> {
             losses: Losses::default(),
             delivery: DeliveryRate::default(),
             mtu,
-            rate: Controller::new(rate),
+            rate,
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
             feedback,
@@ -94,7 +89,8 @@ impl<T: Copy> Path<T> {
 
     /// A packet is sent. Its number is the flight's next number.
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
-        let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());
+        let alone = self.flight.is_empty();
+        let app_limited = !self.usage.is_saturated() || self.rate.seen().is_testing();
         let mark = self.delivery.on_sent(now, bytes, alone);
         self.delivery.trains.on_sent(self.flight.next_number(), now, mark.sent());
         self.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
@@ -212,7 +208,7 @@ impl<T: Copy> Path<T> {
                         self.losses.fates_from = n + 1;
                         continue;
                     }
-                    self.rate.on_fate(n, lost);
+                    self.rate.on_fate(n, sent.bytes, lost, sent.app_limited);
                     if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
                         self.rate.on_mtu_fell();
                     }
@@ -227,6 +223,15 @@ impl<T: Copy> Path<T> {
             }
             self.losses.fates_from = n + 1;
         }
+        let (rtt, next) = (self.rtt.smoothed(), self.flight.next_number());
+        self.rate.floor().review(now, Sending { next, rtt, queue: rtt.saturating_sub(self.rtt.min()) });
+    }
+
+    /// Whether an acknowledgement at `now` ends a silence of the length of persistent congestion (RFC 9002
+    /// section 7.6).
+    pub fn was_dead(&self, now: Time) -> bool {
+        let span = self.rtt.persistent_span(MAX_FEEDBACK_DELAY);
+        self.silence.probes > 0 && span.is_some_and(|(_, span)| now.since(self.silence.waiting_since) >= span)
     }
 
     /// Removes packets whose fate is known, or that asked for no acknowledgement, once a late acknowledgement
@@ -237,7 +242,7 @@ impl<T: Copy> Path<T> {
 
     /// Discards all measurements, including the packet size. Packet numbers continue, and the received
     /// packets stay known.
-    pub fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
+    pub fn renew(&mut self, now: Time, mut rate: Controller) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();
         self.losses.detector = LossDetector::default();
@@ -245,6 +250,8 @@ impl<T: Copy> Path<T> {
         self.losses.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
-        self.rate = Controller::new(rate);
+        // The counts are of the connection; what a test found was of the old path.
+        rate.floor().stats = FloorStats { confirmed_loss: 0.0, ..self.rate.seen().stats };
+        self.rate = rate;
     }
 }

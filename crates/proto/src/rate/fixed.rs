@@ -1,5 +1,5 @@
 //! A fixed rate, for experiments and for a user who knows what the link carries. It runs only when the user
-//! selects it.
+//! selects it. The floor of sanity (`path/floor`) counts how often it overruns the path, and never limits it.
 
 use core::time::Duration;
 

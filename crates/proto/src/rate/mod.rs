@@ -32,6 +32,7 @@ pub use share::Share;
 pub use train::{Train, TrainSteps};
 
 use crate::Custom;
+use crate::path::Controller;
 pub use crate::path::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
 use tidewire_units::{Rate, UnitError, nearest};
 
@@ -92,7 +93,13 @@ impl RateControl {
     /// Names that a user can write.
     const NAMES: [&'static str; 8] = ["bbr", "share", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
 
-    pub(crate) fn build(self) -> Box<dyn RateController> {
+    /// Makes the controller. The user vouches for a fixed rate; every other one keeps the floor of sanity.
+    pub(crate) fn build(self) -> Controller {
+        let is_limited = !matches!(self, Self::Fixed { .. });
+        Controller::new(self.made(), is_limited)
+    }
+
+    fn made(self) -> Box<dyn RateController> {
         match self {
             Self::Bbr => Box::new(Bbr::default()),
             Self::Share => Box::new(Share::default()),

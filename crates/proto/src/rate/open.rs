@@ -1,8 +1,9 @@
 //! No rate control: everything leaves at once. It runs only when the user selects it.
 //!
 //! It is for a tunnel whose packets are of flows that control their rate themselves, as in pipeline coding
-//! (Ageneau, Boukhatem and Gerla), where TCP above the code is the only control. What remains is the circuit
-//! breaker: after a second of probes without an acknowledgement, nothing but probes leaves.
+//! (Ageneau, Boukhatem and Gerla), where TCP above the code is the only control. What remains is the floor of
+//! sanity (`path/floor`), and the circuit breaker of a silence: after a second of probes without an
+//! acknowledgement, nothing but probes leaves.
 
 use super::{AckSample, Budget, RateController};
 

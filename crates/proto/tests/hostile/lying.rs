@@ -1,12 +1,14 @@
 //! Authentic but false FEEDBACK (docs/survival.md, row S10). An acknowledgement of unsent numbers ends the
 //! connection, see `connection/tests/mod.rs`.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tidewire_codec::SourceId;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{CloseCode, CloseReason};
+use tidewire_proto::rate::RateControl;
 use tidewire_proto::wire::{FeedbackRepr, Frame, Frames, LaneRepr, TrainReport};
 
 use super::host::Host;
@@ -118,4 +120,92 @@ fn s10_the_window_is_not_above_what_was_sent() {
         stats.rate.window, stats.rate.pacing_bps, stats.rtt.least, stats.bytes.wire_sent
     );
     assert!(stats.rate.window <= stats.bytes.wire_sent, "{} of {}", stats.rate.window, stats.bytes.wire_sent);
+}
+
+/// Sends for `seconds` to a peer that claims arrivals as `claims` says for a packet number and a time in
+/// milliseconds. Returns the bytes sent and the bytes that the peer claimed, IP headers included.
+fn claimed(control: RateControl, seconds: u64, claims: impl Fn(u64, u64) -> bool) -> (u64, u64) {
+    let config = Config::builder().rate_control(control).max_rate(Some(20_000_000)).build().expect("in range");
+    let mut host = Host::new(config, 2);
+    let mut peer: Peer = host.meet(1);
+    let stream = host.with(|connection| connection.open_stream()).expect("allowed");
+    let (mut written, mut acked, mut end) = (0, 0, 0);
+    // The path of this peer takes 20 ms.
+    let mut back: VecDeque<(u64, Vec<RangeInclusive<u64>>, u64)> = VecDeque::new();
+    for milli in 0..seconds * 1_000 {
+        if host.closed.is_empty() {
+            written = host.write(stream, written);
+        }
+        let mut numbers = Vec::new();
+        host.turn(|_, datagram| {
+            let len = datagram.len() as u64 + 28;
+            let Some((number, payload)) = peer.open(datagram) else { return };
+            if claims(number, milli) {
+                numbers.push(number);
+                acked += len;
+                for frame in Frames::new(payload).flatten() {
+                    if let Frame::Source { id, .. } = frame {
+                        end = end.max(id.0 + 1);
+                    }
+                }
+            }
+        });
+        if !numbers.is_empty() {
+            let received = numbers.iter().rev().map(|&number| number..=number).collect();
+            back.push_back((milli + 20, merged(received), end));
+        }
+        host.wait(Duration::from_millis(1));
+        while back.front().is_some_and(|(at, ..)| *at <= milli) {
+            let Some((_, received, end)) = back.pop_front() else { break };
+            let lane = LaneRepr {
+                lane: 0,
+                edge: SourceId(end),
+                end: SourceId(end),
+                deficit: 0,
+                limit: SourceId(end + (1 << 20)),
+                undecoded: &[],
+                regions: &[],
+            };
+            let (delay, lanes) = (Duration::ZERO, &[lane]);
+            let feedback = FeedbackRepr {
+                received: &received,
+                delay,
+                arrival: None,
+                ecn: None,
+                stream_credit: None,
+                lanes,
+                elicits: false,
+            };
+            host.hear(&mut peer, |w| feedback.emit(w).expect("room"));
+        }
+    }
+    (host.with(|connection| connection.stats()).bytes.wire_sent, acked)
+}
+
+/// A peer that claims nothing gets a probe now and then. One that claims a part gets no more than one that
+/// claims all, as an honest peer on a better path does, and a tenth opens the circuit breaker. The user's
+/// limit is 20 Mbit/s.
+#[test]
+fn s10_false_arrivals_bring_no_more_than_an_honest_path() {
+    const SECOND: u64 = 2_500_000;
+    for text in ["bbr", "share", "train", "aimd:1,80", "open"] {
+        let control: RateControl = text.parse().expect("a control");
+        let most = 10 * SECOND + 50_000;
+        for (name, claims, most) in [
+            ("all", (|_, _| true) as fn(u64, u64) -> bool, most),
+            // The flight until the first probe timeout and a second of probes are over, and probes.
+            ("none", |_, _| false, 5 * SECOND / 2),
+            ("all for a second, then none", |_, milli| milli < 1_000, 5 * SECOND / 2),
+            ("all and none in turns", |_, milli| milli / 500 % 2 == 0, most),
+            ("half", |number, _| number % 2 == 0, most),
+            // The first two seconds, of which a test takes a part, and half a megabit per second from then
+            // on.
+            ("a tenth", |number, _| number % 10 == 0, 3 * SECOND),
+            ("all for a second, then a tenth", |number, milli| milli < 1_000 || number % 10 == 0, 4 * SECOND),
+        ] {
+            let (sent, acked) = claimed(control, 10, claims);
+            println!("{text}, {name}: {sent} sent, {acked} claimed, {:.2}", sent as f64 / acked.max(1) as f64);
+            assert!(sent <= most, "{text}, {name}: {sent} sent, {acked} claimed");
+        }
+    }
 }

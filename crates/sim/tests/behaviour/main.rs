@@ -9,6 +9,7 @@ mod crowd;
 mod deadlines;
 mod ecn;
 mod every;
+mod floor;
 mod handshake;
 mod hostile;
 mod jobs;

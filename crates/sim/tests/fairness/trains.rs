@@ -35,11 +35,11 @@ fn trains_take_what_a_constant_rate_leaves() {
 }
 
 /// The defect of the paper's estimator: it takes βC - αX, here 0.825 of the link beside a quarter, and the
-/// queue drops what is too much.
+/// queue drops what is too much. The floor of sanity takes a few percent of that.
 #[test]
 fn trains_as_printed_take_more_than_is_left() {
     let shares = shares(vec![PRINTED, "fixed:12.5mbit"], "40ms");
-    assert!(shares[0] / CONTENT > 0.8 && shares[1] < 0.2, "{shares:?}");
+    assert!(shares[0] / CONTENT > 0.78 && shares[1] < 0.21, "{shares:?}");
 }
 
 #[test]
