@@ -94,10 +94,6 @@ pub struct Summary {
     /// if it happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<u64>,
-    /// How often more than 1.3 bytes were sent for a byte delivered, beyond the losses of the medium. Only
-    /// the sending end reports it, and only if it happened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overruns: Option<u64>,
     /// The records of `bench`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,
@@ -124,13 +120,16 @@ pub struct RateControl {
     pub dropped_packets: u64,
     /// Bytes of these packets, with IP and UDP headers.
     pub dropped_bytes: u64,
+    /// How often more was sent for a byte delivered than the floor of sanity allows.
+    pub overruns: u64,
 }
 
 impl RateControl {
     /// The figures of a connection.
     pub fn of(stats: &Stats) -> Self {
         let AtOwnRate { packets, bytes, .. } = stats.loss.at_own_rate;
-        Self { state: stats.rate.state.into(), dropped_packets: packets, dropped_bytes: bytes }
+        let overruns = stats.loss.floor.exceeded;
+        Self { state: stats.rate.state.into(), dropped_packets: packets, dropped_bytes: bytes, overruns }
     }
 
     /// The same for people.
@@ -228,7 +227,8 @@ impl Summary {
         let dropped = self.rate_control.as_ref().filter(|control| control.dropped_packets > 0);
         let dropped = dropped.map_or_else(String::new, |control| format!(", {}", control.dropped()));
         add(self.loss, &|loss| format!(", loss {:.1} %{dropped}", 100.0 * loss));
-        add(self.overruns.map(|times| times as f64), &|times| {
+        let overruns = self.rate_control.as_ref().map(|control| control.overruns).filter(|&times| times > 0);
+        add(overruns.map(|times| times as f64), &|times| {
             format!(", too fast for the path {times:.0} times (see docs/recovery.md, the floor of sanity)")
         });
         add(self.rtt_ms.mean, &|rtt| format!(", RTT {rtt:.1} ms"));

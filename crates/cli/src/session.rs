@@ -378,7 +378,6 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             depth: packets.reordering_depth,
         }),
         moves: (stats.moves > 0).then_some(stats.moves),
-        overruns: Some(stats.loss.floor.exceeded).filter(|&exceeded| exceeded > 0 && role.sends()),
         delay_ms: if role.receives() { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }

@@ -128,6 +128,17 @@ enum Mode {
     },
 }
 
+/// The loss of the medium that the latest test confirmed.
+#[derive(Debug, Default)]
+struct Confirmed {
+    /// It is lowered like [`FloorStats::confirmed_loss`], but kept when that expires.
+    loss: Option<f64>,
+    /// Until when it is valid.
+    until: Time,
+    /// Tests in a row that confirmed an expired result.
+    times: u32,
+}
+
 /// The sender when fates became known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
@@ -155,12 +166,7 @@ pub(crate) struct Floor {
     /// When the bound was exceeded last, and the packets that did it.
     exceeded: Option<Time>,
     cause: Tally,
-    /// Until when the confirmed loss is valid.
-    valid_until: Time,
-    /// The loss that the latest test confirmed, lowered like the confirmed loss, but kept when that expires.
-    known: Option<f64>,
-    /// Tests in a row that confirmed an expired result.
-    confirmations: u32,
+    confirmed: Confirmed,
     /// Tests in a row that lost nearly everything.
     failed: u32,
     rtt: Duration,
@@ -182,9 +188,7 @@ impl Floor {
             delivered: Meter::default(),
             exceeded: None,
             cause: Tally::default(),
-            valid_until: Time::ZERO,
-            known: None,
-            confirmations: 0,
+            confirmed: Confirmed::default(),
             failed: 0,
             rtt: BROKEN_ROUND,
             is_told: false,
@@ -302,10 +306,10 @@ impl Floor {
             let loss = total.loss();
             let most = loss + 2.0 * total.spread(loss);
             self.stats.confirmed_loss = self.stats.confirmed_loss.min(most);
-            self.known = self.known.map(|known| known.min(most));
+            self.confirmed.loss = self.confirmed.loss.map(|known| known.min(most));
         }
         if let Mode::Free = self.mode
-            && now >= self.valid_until
+            && now >= self.confirmed.until
         {
             self.stats.confirmed_loss = 0.0;
         }
@@ -347,7 +351,7 @@ impl Floor {
 
     fn look_at_limit(&mut self, now: Time, first: f64, queue: Duration) {
         let total = self.window.total();
-        let is_old = now >= self.valid_until;
+        let is_old = now >= self.confirmed.until;
         if is_old && total.loss() < self.lost_at(HEALTHY) {
             self.mode = Mode::Free;
         } else if is_old || total.exceeds(self.lost_at(BOUND)) || self.delivered.rate < first / 2.0 {
@@ -360,14 +364,14 @@ impl Floor {
     fn on_confirmed(&mut self, now: Time, length: Duration, spread: f64) {
         let loss = self.stats.confirmed_loss;
         let differs = |known: f64| (loss - known).abs() > CONFIRMS * spread.max(TEST_SPREAD);
-        if self.known.is_none_or(differs) {
-            self.confirmations = 0;
-        } else if now >= self.valid_until {
-            self.confirmations += 1;
+        if self.confirmed.loss.is_none_or(differs) {
+            self.confirmed.times = 0;
+        } else if now >= self.confirmed.until {
+            self.confirmed.times += 1;
         }
-        self.known = Some(loss);
-        let valid = VALID * 2_u32.pow(self.confirmations.min(5));
-        self.valid_until = now + valid.min(LONGEST_VALID).max(length * VALID_TESTS);
+        self.confirmed.loss = Some(loss);
+        let valid = VALID * 2_u32.pow(self.confirmed.times.min(5));
+        self.confirmed.until = now + valid.min(LONGEST_VALID).max(length * VALID_TESTS);
     }
 
     fn look_at_test(

@@ -1,15 +1,15 @@
 //! How [`super::Share`] keeps its part beside a sender that fills the queue, as TCP does.
 //!
-//! A sender that drains its own queue yields to a sender that fills the queue, until it has nothing left. If a
+//! A sender that drains its own queue yields to one that fills the queue, until it has nothing left. If a
 //! queue does not go away while this sender drains it, the sender competes as CUBIC does
 //! ([`crate::rate::Cubic`]). A loss counts as a drop of the queue only beside a long queue; others are the
 //! medium's. So N senders of this kind that compete are N flows of CUBIC, and none of them holds a part
 //! without yielding.
 //!
-//! From time to time it looks whether the other sender is still there: it sends so little for some round trips
-//! that the queue would vanish if all senders did the same. It looks when the queue, after it fell, is nearly
-//! as long again. All senders of this kind see the same queue, whatever their round trips, so they look at
-//! the same time. If there are no others the queue vanishes, and all of them leave.
+//! From time to time it looks whether the other sender is still there: for some round trips it sends so
+//! little that the queue would vanish if all senders did the same. It looks when the queue, after it fell,
+//! is nearly as long again. All senders of this kind see the same queue, whatever their round trips, so they
+//! look at the same time. If there are no others the queue vanishes, and all of them leave.
 //!
 //! Called by [`super::Share`] in the phases `Compete` and `Look`. Invariant: the window falls whenever the
 //! full queue drops a packet of this sender.

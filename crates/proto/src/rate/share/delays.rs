@@ -2,8 +2,8 @@
 //!
 //! Delays are one-way delays up to a constant ([`AckSample::one_way`]), or round trips where the peer reports
 //! no arrival times. The least delay of the last ten seconds is the path without a queue. If it rose, a queue
-//! may have stood all the time, so it follows slowly, unless the delay [jumped](Delays::has_jumped). Short packets need
-//! less time for serialization than long ones, so each of the two classes has a least delay of its own.
+//! may have stood all the time, so it follows slowly, unless the delay [jumped](Delays::has_jumped). Short
+//! packets need less time for serialization than long ones, so each of the two classes has its own.
 
 use core::mem;
 use core::time::Duration;

@@ -141,7 +141,7 @@ impl Medium {
     }
 
     /// What the medium lost. Until something is known, the packets of the first flight say it, which left at
-    /// a low pace; before they have come, a medium is taken for one that loses nothing, as if many packets had
+    /// a low pace. Before they have come, it is taken for one that loses nothing, as if many packets had
     /// shown it.
     fn seen(&self) -> Tally {
         if self.known.packets > 0.0 {
@@ -242,8 +242,8 @@ impl Medium {
         self.suspicion.take().map(|suspicion| suspicion.rate)
     }
 
-    /// A test would delay the data of an application that needs less than the rate. So losses that cost little
-    /// are assumed to be the medium's, until there are too many of them.
+    /// A test would delay the data of an application that needs less than the rate. So losses that cost
+    /// little are assumed to be the medium's, until there are too many of them.
     fn assume(&mut self, excess: f64) {
         self.assumed += excess;
         self.known = self.recent();
@@ -286,8 +286,8 @@ impl Medium {
             && rate - self.confirmed > OVERRUN + 2.0 * deviation
     }
 
-    /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was learned
-    /// before, and tests at `test` bytes per second whether the medium caused the loss before.
+    /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was
+    /// learned before, and tests at `test` bytes per second whether the medium caused the loss before.
     pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64) {
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
         *self = Self { known, early: known, ..Self::default() };

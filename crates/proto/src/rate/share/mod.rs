@@ -76,6 +76,19 @@ struct Pause {
     startup: bool,
 }
 
+/// How a queue answers when this sender drains it.
+#[derive(Debug, Default)]
+struct Draining {
+    /// Whether a long queue was drained in the present epoch.
+    was_long: bool,
+    /// Round trips in which it did not fall, its length at the end of the last one, and the rate before.
+    rounds: u64,
+    queue: Duration,
+    rate: f64,
+    /// Slow phases in a row between which the queue stood.
+    blind: u32,
+}
+
 /// The controller, described in the module documentation.
 #[derive(Debug)]
 pub struct Share {
@@ -95,15 +108,9 @@ pub struct Share {
     pause: Option<Pause>,
     /// The competition with a sender that fills the queue.
     compete: Option<Compete>,
-    /// When the sender last slowed down, and slow phases in a row that saw no delay near the least one.
+    /// When the sender last slowed down.
     slowed: Time,
-    blind: u32,
-    /// Whether a long queue was drained in the present epoch.
-    /// Round trips in which a queue did not go away although this sender drained it, and the rate before.
-    drained: bool,
-    undrained: u64,
-    undrained_queue: Duration,
-    drained_from: f64,
+    draining: Draining,
     marks: Marks,
 }
 
@@ -123,11 +130,7 @@ impl Default for Share {
             pause: None,
             compete: None,
             slowed: Time::ZERO,
-            blind: 0,
-            drained: false,
-            undrained: 0,
-            undrained_queue: Duration::ZERO,
-            drained_from: 0.0,
+            draining: Draining::default(),
             marks: Marks::default(),
         }
     }
@@ -149,7 +152,7 @@ impl RateController for Share {
         self.leave_early(ack);
         if self.phase == Phase::Cruise {
             self.cruise.on_ack(ack, self.delays.recent_queue());
-            self.drained |= self.cruise.drains();
+            self.draining.was_long |= self.cruise.drains();
         }
         if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
             self.arrived = epoch.arrived();
@@ -234,7 +237,7 @@ impl Share {
             self.medium.speed_up(ack.next);
         }
         (self.phase, self.rounds, self.round_ends) = (phase, 0, ack.next);
-        (self.undrained, self.drained_from) = (0, self.cruise.rate);
+        (self.draining.rounds, self.draining.rate) = (0, self.cruise.rate);
         self.delays.restart();
         self.epochs.restart(ack.next);
     }
@@ -308,7 +311,7 @@ impl Share {
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
-        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.drained);
+        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.draining.was_long);
         let sent =
             Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
         let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
@@ -329,10 +332,10 @@ impl Share {
             self.slow_down(Phase::Slow, JOIN_GAIN, ack);
         } else if self.delays.near_at.is_none_or(|at| ack.now.since(at.max(self.slowed)) > life) {
             let is_blind = self.delays.low.as_secs_f64() > self.cruise.target();
-            self.blind = if is_blind { self.blind + 1 } else { 0 };
+            self.draining.blind = if is_blind { self.draining.blind + 1 } else { 0 };
             self.delays.low = Duration::MAX;
-            if self.blind == BLIND {
-                self.blind = 0;
+            if self.draining.blind == BLIND {
+                self.draining.blind = 0;
                 return self.meet(self.cruise.rate, ack);
             }
             let depth = SLOW_DEPTH * self.delays.recent_queue().as_secs_f64() / ack.smoothed.as_secs_f64();
@@ -375,19 +378,19 @@ impl Share {
     fn end_cruise_round(&mut self, ack: &AckSample) {
         let queue = self.delays.recent_queue();
         if !self.cruise.drains() {
-            (self.undrained, self.drained_from, self.undrained_queue) = (0, self.cruise.rate, queue);
+            (self.draining.rounds, self.draining.rate, self.draining.queue) = (0, self.cruise.rate, queue);
             return;
         }
-        if queue > self.undrained_queue.mul_f64(FALLS) {
-            self.undrained += 1;
+        if queue > self.draining.queue.mul_f64(FALLS) {
+            self.draining.rounds += 1;
         }
-        self.undrained_queue = queue;
+        self.draining.queue = queue;
         let enough = if self.delays.has_jumped() { JUMPED } else { UNDRAINED };
-        if self.undrained < enough {
+        if self.draining.rounds < enough {
             return;
         }
-        self.undrained = 0;
-        self.meet(self.drained_from, ack);
+        self.draining.rounds = 0;
+        self.meet(self.draining.rate, ack);
     }
 
     /// Answers a queue of others that a sender of this kind would have drained. `rate` is that of this flow
