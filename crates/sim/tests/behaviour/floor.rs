@@ -149,7 +149,7 @@ fn behind_a_policer_every_rate_control_keeps_the_bound() {
                         "{control} {loss} {rtt} {seed}: first {first:.2}, worst {worst:.3} of {bound:.3}, arrived \
                          {part:.2}, {floor:?}"
                     );
-                    // The answer to a drop comes a round trip late: 2.4 % of the bound are missed (`share`, 60 ms).
+                    // The answer to a drop comes a round trip late: `share` misses 2.4 % of it at 60 ms.
                     assert!(
                         worst <= 1.03 * bound,
                         "{control} {loss} {rtt} {seed}: {worst:.3} of {bound:.3}, {floor:?}"
