@@ -303,6 +303,7 @@ impl Share {
             loss: self.medium.recent().rate(),
             startup,
         });
+        (self.compete, self.delays.holds) = (None, false);
         // A flow that has just begun sends little anyway.
         self.cruise.begin(if startup { arrived } else { arrived * PAUSE_RESUME });
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
@@ -311,16 +312,17 @@ impl Share {
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
-        let is_long = epoch.least.as_secs_f64() > 2.0 * self.cruise.target() || mem::take(&mut self.draining.was_long);
+        let was_long = mem::take(&mut self.draining.was_long);
+        let is_long = was_long || epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
         let sent =
             Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
         let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
+        // Only the test after a pause decides whether start-up goes on.
+        let interrupted = verdict.is_some() && self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup));
         match verdict {
-            Some(Verdict::Medium { .. }) if self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup)) => {
-                return self.enter(Phase::Startup, ack);
-            }
+            Some(Verdict::Medium { .. }) if interrupted => return self.enter(Phase::Startup, ack),
             Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
             Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - loss), ack),
             None => {}
