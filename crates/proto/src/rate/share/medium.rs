@@ -15,7 +15,7 @@
 use core::ops::Range;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_ACCURACY, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_PERSISTS, MEDIUM_SIGMAS,
+    ASSUMED, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_EVIDENCE, MEDIUM_LEAST, MEDIUM_SIGMAS,
     MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN,
     TEST_SHARE,
 };
@@ -125,11 +125,16 @@ impl Medium {
         }
     }
 
+    /// By how much runs of losses multiply the variance of a count, at this loss rate. Independent losses
+    /// have runs of `1 / (1 - rate)`.
+    fn correlated(&self, rate: f64) -> f64 {
+        correlation((self.all.estimate().burst * (1.0 - rate)).max(1.0))
+    }
+
     /// What a slow sender does not lose, the medium does not take.
     fn lower(&mut self, slowly: Tally) {
         let rate = (slowly.lost + 1.0) / slowly.packets;
-        let correlated = correlation(self.all.estimate().burst);
-        let upper = rate + 2.0 * (rate * (1.0 - rate) * correlated / slowly.packets).max(0.0).sqrt();
+        let upper = rate + 2.0 * (rate * (1.0 - rate) * self.correlated(rate) / slowly.packets).max(0.0).sqrt();
         if upper < self.known.rate() {
             self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
         }
@@ -160,7 +165,7 @@ impl Medium {
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
         self.learns = MEDIUM_LEARNED as u32;
-        if both.packets < MEDIUM_FIRST {
+        if both.packets < MEDIUM_FIRST || self.confirmed > 0.0 {
             return;
         }
         let lower = if first.rate() < drain.rate() { first } else { drain };
@@ -182,7 +187,7 @@ impl Medium {
         let weight = self.seen().packets;
         let known = self.known_rate();
         let pooled = (recent.lost + known * weight) / (recent.packets + weight);
-        let correlated = correlation(self.all.estimate().burst);
+        let correlated = self.correlated(pooled);
         let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / recent.packets + 1.0 / weight)).sqrt();
         let beyond = recent.rate() - known;
         let few = MEDIUM_FEW * correlated / recent.packets;
@@ -191,11 +196,11 @@ impl Medium {
 
     /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
     /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
-    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) -> Option<Verdict> {
+    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) {
         if is_long {
             // The delay shows who drops.
             (self.window, self.suspicion, self.lasting) = (Default::default(), None, 0);
-            return None;
+            return;
         }
         let (excess, recent) = (self.excess(), self.recent());
         if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
@@ -203,27 +208,35 @@ impl Medium {
             self.window[MEDIUM_WINDOW - 1] = Tally::default();
         }
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
-        let Some(suspicion) = self.suspicion else {
-            if excess > 0.0 && recent.rate() < OUTAGE && (!is_capped || self.lasting > MEDIUM_TOLERATED) {
-                if sent.app_limited && self.assumed + excess <= ASSUMED {
-                    self.assume(excess);
-                } else {
-                    self.suspect(recent.rate(), sent);
-                }
+        if self.suspicion.is_none()
+            && excess > 0.0
+            && recent.rate() < OUTAGE
+            && (!is_capped || self.lasting > MEDIUM_TOLERATED)
+        {
+            if sent.app_limited && self.assumed + excess <= ASSUMED {
+                self.assume(excess);
+            } else {
+                self.suspect(recent.rate(), sent);
             }
-            return None;
-        };
-        let Suspicion { loss, rate, arrived, tested, .. } = suspicion;
+        }
+    }
+
+    /// Who caused the losses in question, once the test has shown it.
+    pub fn verdict(&mut self) -> Option<Verdict> {
+        let Suspicion { loss, rate, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
-        // The error of the tested rate has to be small beside the losses in question.
-        let rough = (tested.lost + 1.0) / (tested.packets + 1.0);
-        let variance = rough * (1.0 - rough) * correlation(self.all.estimate().burst);
-        let enough = (MEDIUM_ACCURACY / (loss - known)).powi(2) * variance;
-        if tested.packets < enough.clamp(MEDIUM_TESTED, MEDIUM_LEARNED) {
+        // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
+        let (without, with) = (known.max(MEDIUM_TOLERANCE), loss.min(OUTAGE));
+        let arrived_packets = tested.packets - tested.lost;
+        let evidence = (tested.lost * (with / without).ln()
+            + arrived_packets * ((1.0 - with) / (1.0 - without)).ln())
+            / self.correlated(with);
+        let is_clear = evidence.abs() >= MEDIUM_EVIDENCE && tested.packets >= MEDIUM_LEAST;
+        if !is_clear && tested.packets < MEDIUM_LEARNED {
             return None;
         }
         (self.window, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
-        if suspicion.after_pause {
+        if after_pause {
             self.confirmed = tested.rate();
         }
         if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
@@ -231,9 +244,8 @@ impl Medium {
             (self.known, self.learns) = (Tally { lost: tested.lost.min(most), ..tested }, MEDIUM_LEARNED as u32);
         }
         self.lower(tested);
-        let stayed = tested.rate() >= known + MEDIUM_PERSISTS * (loss - known);
         let is_plausible = tested.rate() <= self.confirmed + OVERRUN;
-        Some(if stayed && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
+        Some(if evidence > 0.0 && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
     /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
@@ -265,7 +277,7 @@ impl Medium {
     pub fn loss(&self) -> f64 {
         let known = self.known_rate();
         let weight = self.seen().packets;
-        let deviation = (known * (1.0 - known) * correlation(self.all.estimate().burst) / weight).sqrt();
+        let deviation = (known * (1.0 - known) * self.correlated(known) / weight).sqrt();
         (known + 2.0 * deviation).min(0.9)
     }
 
@@ -278,7 +290,7 @@ impl Medium {
     pub fn is_overrun(&self) -> bool {
         let recent = self.recent();
         let rate = recent.rate();
-        let deviation = (rate * (1.0 - rate) * correlation(self.all.estimate().burst) / recent.packets.max(1.0)).sqrt();
+        let deviation = (rate * (1.0 - rate) * self.correlated(rate) / recent.packets.max(1.0)).sqrt();
         let is_tested = self.suspicion.is_some_and(|suspicion| suspicion.after_pause);
         !is_tested
             && recent.packets >= MEDIUM_TESTED

@@ -151,8 +151,13 @@ impl RateController for Share {
         }
         self.leave_early(ack);
         if self.phase == Phase::Cruise {
-            self.cruise.on_ack(ack, self.delays.recent_queue());
+            self.cruise.on_ack(ack, self.delays.recent_queue(), self.medium.test_rate().is_some());
             self.draining.was_long |= self.cruise.drains();
+        }
+        if self.phase == Phase::Cruise {
+            if let Some(verdict) = self.medium.verdict() {
+                self.judge(verdict, ack);
+            }
         }
         if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
             self.arrived = epoch.arrived();
@@ -316,17 +321,9 @@ impl Share {
         let is_long = was_long || epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
         let sent =
             Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
-        let verdict = self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
+        self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
-        // Only the test after a pause decides whether start-up goes on.
-        let interrupted = verdict.is_some() && self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup));
-        match verdict {
-            Some(Verdict::Medium { .. }) if interrupted => return self.enter(Phase::Startup, ack),
-            Some(Verdict::Medium { rate }) => self.cruise.restore(rate),
-            Some(Verdict::Bottleneck { arrived }) => self.cruise.limit(arrived / (1.0 - loss), ack),
-            None => {}
-        }
         let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
         if mem::take(&mut self.delays.fell) {
             // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
@@ -344,6 +341,18 @@ impl Share {
             let gain = (1.0 - depth).clamp(LEAST_SLOW, SLOW_GAIN);
             let half = SLOW_SHARE * epoch.arrived() / self.cruise.rate;
             self.slow_down(Phase::Slow, if loss > LOSSY { gain.min(half) } else { gain }, ack);
+        }
+    }
+
+    /// The test of the losses has shown who caused them.
+    fn judge(&mut self, verdict: Verdict, ack: &AckSample) {
+        self.epochs.restart(ack.next);
+        // Only the test after a pause decides whether start-up goes on.
+        let interrupted = self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup));
+        match verdict {
+            Verdict::Medium { .. } if interrupted => self.enter(Phase::Startup, ack),
+            Verdict::Medium { rate } => self.cruise.restore(rate),
+            Verdict::Bottleneck { arrived } => self.cruise.limit(arrived / (1.0 - self.medium.loss()), ack),
         }
     }
 
@@ -365,7 +374,7 @@ impl Share {
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
-            Phase::Pause if lasted >= PAUSE_ROUNDS => {
+            Phase::Pause if ack.now.since(self.slowed) >= ack.smoothed * PAUSE_ROUNDS => {
                 if let Some(Pause { before, loss, .. }) = self.pause {
                     self.medium.begin_again(loss, Sent { next: ack.next, ..before }, self.cruise.rate);
                 }

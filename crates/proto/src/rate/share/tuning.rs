@@ -130,7 +130,7 @@ pub const OUTAGE: f64 = 0.98;
 /// Gain of a pause, its length in round trips, the part of what arrived with which it ends, and the least
 /// time from one to the next. Chosen: a full queue of two round trips is then empty.
 pub const PAUSE_GAIN: f64 = 0.05;
-pub const PAUSE_ROUNDS: u64 = 3;
+pub const PAUSE_ROUNDS: u32 = 3;
 pub const PAUSE_RESUME: f64 = 0.5;
 pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
@@ -184,14 +184,16 @@ pub const MEDIUM_EARLY: f64 = 32.0;
 pub const MEDIUM_FIRST: f64 = 24.0;
 /// Packets behind what is known about a medium that was never tested, and packets that refine a test.
 pub const MEDIUM_LEARNED: f64 = 512.0;
-/// A test lasts for at least so many packets at this part of the rate, or of what arrived if that is less. It
-/// ends when the losses in question are so many standard deviations of the tested loss rate.
+/// Packets that a slow phase, and what is called an overrun, must count at least.
 pub const MEDIUM_TESTED: f64 = 24.0;
-pub const MEDIUM_ACCURACY: f64 = 4.0;
+/// A test of at least so many packets ends at this logarithm of the ratio of the likelihoods of its losses,
+/// with the medium and without it. Each verdict is then wrong in at most one case of a hundred (Wald), as far as
+/// losses are independent of what others send.
+pub const MEDIUM_LEAST: f64 = 12.0;
+pub const MEDIUM_EVIDENCE: f64 = 4.6;
+/// A test sends this part of the rate, or this one of what arrived if that is less.
 pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
-/// Part of the excess that has to stay if the medium is the cause.
-pub const MEDIUM_PERSISTS: f64 = 0.5;
 /// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
 /// much redundancy for them, stay below the 1.3 bytes sent for a byte delivered of the floor of sanity.
 pub const ASSUMED: f64 = 0.15;
