@@ -16,7 +16,7 @@
 
 use core::time::Duration;
 
-use super::tuning::{COMPETE_ROUNDS, FALLEN, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN};
+use super::tuning::{COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN};
 use super::{AckSample, LossSample};
 use crate::Time;
 use crate::rate::{Budget, Cubic, RateController};
@@ -30,15 +30,23 @@ pub(super) struct Compete {
     peak: Duration,
     /// Queueing delay at which a look is due, once the queue has fallen.
     due: Option<Duration>,
-    /// Round trips since the last look.
+    /// Round trips since the last look, and after how many the next one is due at the latest.
     since_look: u64,
+    look_after: u64,
 }
 
 impl Compete {
     /// Begins with a window of `window` bytes.
     pub fn begin(window: u64) -> Self {
         let cubic = Cubic::avoiding(window);
-        Self { cubic, longest: Duration::ZERO, peak: Duration::ZERO, due: None, since_look: 0 }
+        Self {
+            cubic,
+            longest: Duration::ZERO,
+            peak: Duration::ZERO,
+            due: None,
+            since_look: 0,
+            look_after: FIRST_LOOK,
+        }
     }
 
     /// Takes an acknowledgement. The latest packets found queues of `queue` and more.
@@ -70,13 +78,14 @@ impl Compete {
 
     /// Whether it is time to look, beside a queue of this length.
     pub fn is_due(&self, queue: Duration) -> bool {
-        self.due.is_some_and(|due| queue >= due) || self.since_look >= COMPETE_ROUNDS
+        self.due.is_some_and(|due| queue >= due) || self.since_look >= self.look_after
     }
 
     /// Begins a look at a queue of this length over a path with this minimum RTT. Returns the part of its
     /// rate that the sender may use.
     pub fn look(&mut self, queue: Duration, min_rtt: Duration) -> f64 {
         (self.due, self.peak, self.since_look) = (None, queue, 0);
+        self.look_after = (2 * self.look_after).min(COMPETE_ROUNDS);
         let all = min_rtt.as_secs_f64() / (min_rtt + queue).as_secs_f64().max(1e-6);
         (all * LOOK_MARGIN).max(LEAST_LOOK)
     }

@@ -186,7 +186,12 @@ impl Cruise {
     fn step(&mut self, queue: f64, tau: f64, served: f64, loses: bool) -> f64 {
         let target = self.target();
         let before = mem::replace(&mut self.served, served);
-        self.empty = if queue < target / 2.0 && !loses { self.empty + 1 } else { 0 };
+        // What arrives more since the pace recovered from a drain is not the answer to a probe.
+        let recovers = self.probe == 0.0 && served > before * (1.0 + FIRST_GROWTH);
+        self.empty = match queue < target / 2.0 && !loses {
+            true => self.empty + u32::from(!recovers),
+            false => 0,
+        };
         // Of a probe, half has to come out as service.
         let pays = served > before * (1.0 + self.probe / 2.0);
         // Noise hides the queue that a large probe builds.

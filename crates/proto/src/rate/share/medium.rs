@@ -12,12 +12,13 @@
 //! Invariant: after the first packets beyond start-up, only a test, or losses that an application which sends
 //! little may assume, raise what the medium is known to lose.
 
+use core::mem;
 use core::ops::Range;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_EARLY, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_EVIDENCE, MEDIUM_LEAST, MEDIUM_SIGMAS,
+    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_SIGMAS,
     MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN,
-    TEST_SHARE,
+    OVERRUN_RUNS, TEST_SHARE,
 };
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -40,8 +41,9 @@ pub(super) enum Verdict {
 /// Losses beyond those of the known medium, whose cause is not known yet.
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
-    /// Loss rate and rate of sending when they began.
+    /// Loss rate, mean run of losses and rate of sending when they began.
     loss: f64,
+    burst: f64,
     rate: f64,
     /// What arrived in that epoch, in bytes per second.
     arrived: f64,
@@ -66,6 +68,37 @@ pub(super) struct Sent {
     pub app_limited: bool,
 }
 
+/// The packets of the last epochs, newest last, and the runs of losses among them.
+#[derive(Debug, Default)]
+struct Recent {
+    epochs: [Tally; MEDIUM_WINDOW],
+    runs: [f64; MEDIUM_WINDOW],
+}
+
+impl Recent {
+    fn add(&mut self, lost: bool, starts_run: bool) {
+        self.epochs[MEDIUM_WINDOW - 1].add(lost);
+        self.runs[MEDIUM_WINDOW - 1] += f64::from(u8::from(starts_run));
+    }
+
+    /// Ends an epoch, if it is long enough.
+    fn end_epoch(&mut self) {
+        if self.epochs[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
+            self.epochs.rotate_left(1);
+            self.runs.rotate_left(1);
+            (self.epochs[MEDIUM_WINDOW - 1], self.runs[MEDIUM_WINDOW - 1]) = (Tally::default(), 0.0);
+        }
+    }
+
+    fn total(&self) -> Tally {
+        self.epochs.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
+    }
+
+    fn runs(&self) -> f64 {
+        self.runs.iter().sum()
+    }
+}
+
 /// Losses of the medium, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Medium {
@@ -75,8 +108,8 @@ pub(super) struct Medium {
     known: Tally,
     /// Packets that may still refine it: those sent at the rate that was just restored.
     learns: u32,
-    /// The last epochs, newest last.
-    window: [Tally; MEDIUM_WINDOW],
+    recent: Recent,
+    was_lost: bool,
     suspicion: Option<Suspicion>,
     /// Loss of the medium that a test after a pause confirmed. Other tests may raise what is known by a
     /// quarter more: if others overrun the path, a test does not tell their drops from the medium's losses.
@@ -115,7 +148,8 @@ impl Medium {
         } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
             self.lower(self.slowly);
         }
-        self.window[MEDIUM_WINDOW - 1].add(lost);
+        let was_lost = mem::replace(&mut self.was_lost, lost);
+        self.recent.add(lost, lost && !was_lost);
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
             suspicion.tested.add(lost);
         }
@@ -125,10 +159,16 @@ impl Medium {
         }
     }
 
+    /// Mean run of losses, of those packets that show longer ones: all, or the recent ones.
+    fn burst(&self) -> f64 {
+        let recent = self.recent.total().lost / self.recent.runs().max(1.0);
+        self.all.estimate().burst.max(recent)
+    }
+
     /// By how much runs of losses multiply the variance of a count, at this loss rate. Independent losses
     /// have runs of `1 / (1 - rate)`.
     fn correlated(&self, rate: f64) -> f64 {
-        correlation((self.all.estimate().burst * (1.0 - rate)).max(1.0))
+        correlation((self.burst() * (1.0 - rate)).max(1.0))
     }
 
     /// What a slow sender does not lose, the medium does not take.
@@ -142,7 +182,7 @@ impl Medium {
 
     /// What the recent packets lost.
     pub fn recent(&self) -> Tally {
-        self.window.iter().fold(Tally::default(), |sum, epoch| sum.plus(*epoch))
+        self.recent.total()
     }
 
     /// What the medium lost. Until something is known, the packets of the first flight say it, which left at
@@ -161,7 +201,7 @@ impl Medium {
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
     /// start-up, and the one that lost less shows the medium.
     pub fn begin(&mut self) {
-        self.window = Default::default();
+        self.recent = Recent::default();
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
         self.learns = MEDIUM_LEARNED as u32;
@@ -199,14 +239,11 @@ impl Medium {
     pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) {
         if is_long {
             // The delay shows who drops.
-            (self.window, self.suspicion, self.lasting) = (Default::default(), None, 0);
+            (self.recent, self.suspicion, self.lasting) = (Default::default(), None, 0);
             return;
         }
         let (excess, recent) = (self.excess(), self.recent());
-        if self.window[MEDIUM_WINDOW - 1].packets >= MEDIUM_SLOT {
-            self.window.rotate_left(1);
-            self.window[MEDIUM_WINDOW - 1] = Tally::default();
-        }
+        self.recent.end_epoch();
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         if self.suspicion.is_none()
             && excess > 0.0
@@ -223,19 +260,18 @@ impl Medium {
 
     /// Who caused the losses in question, once the test has shown it.
     pub fn verdict(&mut self) -> Option<Verdict> {
-        let Suspicion { loss, rate, arrived, tested, after_pause, .. } = self.suspicion?;
+        let Suspicion { loss, burst, rate, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
         // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
         let (without, with) = (known.max(MEDIUM_TOLERANCE), loss.min(OUTAGE));
         let arrived_packets = tested.packets - tested.lost;
-        let evidence = (tested.lost * (with / without).ln()
-            + arrived_packets * ((1.0 - with) / (1.0 - without)).ln())
-            / self.correlated(with);
+        let evidence = (tested.lost * (with / without).ln() + arrived_packets * ((1.0 - with) / (1.0 - without)).ln())
+            / correlation((burst * (1.0 - with)).max(1.0));
         let is_clear = evidence.abs() >= MEDIUM_EVIDENCE && tested.packets >= MEDIUM_LEAST;
         if !is_clear && tested.packets < MEDIUM_LEARNED {
             return None;
         }
-        (self.window, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
+        (self.recent, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
         if after_pause {
             self.confirmed = tested.rate();
         }
@@ -250,7 +286,7 @@ impl Medium {
 
     /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
     pub fn acquit(&mut self) -> Option<f64> {
-        self.window = Default::default();
+        self.recent = Recent::default();
         self.suspicion.take().map(|suspicion| suspicion.rate)
     }
 
@@ -264,8 +300,16 @@ impl Medium {
 
     fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
-        self.suspicion =
-            Some(Suspicion { loss, rate, arrived, test, after_pause: false, from: next, tested: Tally::default() });
+        self.suspicion = Some(Suspicion {
+            loss,
+            burst: self.burst(),
+            rate,
+            arrived,
+            test,
+            after_pause: false,
+            from: next,
+            tested: Tally::default(),
+        });
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
@@ -294,6 +338,7 @@ impl Medium {
         let is_tested = self.suspicion.is_some_and(|suspicion| suspicion.after_pause);
         !is_tested
             && recent.packets >= MEDIUM_TESTED
+            && self.recent.runs() >= OVERRUN_RUNS
             && rate < OUTAGE
             && rate - self.confirmed > OVERRUN + 2.0 * deviation
     }
@@ -302,10 +347,11 @@ impl Medium {
     /// learned before, and tests at `test` bytes per second whether the medium caused the loss before.
     pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64) {
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
+        let burst = self.burst();
         *self = Self { known, early: known, ..Self::default() };
         self.suspect(loss, sent);
         if let Some(suspicion) = &mut self.suspicion {
-            (suspicion.test, suspicion.after_pause) = (test, true);
+            (suspicion.test, suspicion.burst, suspicion.after_pause) = (test, burst, true);
         }
     }
 }

@@ -52,7 +52,7 @@ pub const EPOCH_SPREADS: u32 = 4;
 /// The square of the target queue is this divided by the rate, in bytes times seconds. Chosen: 2.4 ms at 25
 /// Mbit/s, the queue that `bbr` builds with its probes; 7.6 ms for ten flows and 17 ms for fifty on that
 /// link.
-pub const TARGET_SCALE: f64 = 18.0;
+pub const TARGET_SCALE: f64 = 12.0;
 /// Least target in seconds. Chosen: clocks and wake-ups of hosts spread delays by some hundred microseconds.
 pub const LEAST_TARGET: f64 = 0.000_5;
 /// Epochs in which a queue that is too long or too short is corrected. A sum of delayed corrections is stable
@@ -124,6 +124,9 @@ pub const LOSSY: f64 = 0.02;
 pub const SLOW_SHARE: f64 = 0.5;
 /// A path is overrun if its loss exceeds that of the medium by this. Chosen.
 pub const OVERRUN: f64 = 0.25;
+/// At least so many runs of losses among the recent packets: an overrun bottleneck drops again and again, and a
+/// medium that is gone for a moment does not. Chosen.
+pub const OVERRUN_RUNS: f64 = 4.0;
 /// A path that loses more than this carries no packets of this size, or none at all. Its rate says nothing.
 /// Chosen: start-up ends before it overruns a bottleneck by fifty times.
 pub const OUTAGE: f64 = 0.98;
@@ -153,7 +156,9 @@ pub const JUMPED: u64 = 2;
 /// second one. The window of CUBIC falls to 0.7, and so the queue at least as far. Chosen.
 pub const FALLEN: f64 = 0.6;
 pub const LOOK_LEVEL: f64 = 0.75;
-/// Maximum number of round trips between two looks, beside a queue that does not fall. Chosen.
+/// Maximum number of round trips until the first look, which doubles up to the second one. If the sender was
+/// wrong about the others, it takes their rate until it looks. Chosen.
+pub const FIRST_LOOK: u64 = 6;
 pub const COMPETE_ROUNDS: u64 = 96;
 /// Length of a look in round trips, and the least time, since others may have longer round trips.
 pub const LOOK_ROUNDS: u64 = 3;
