@@ -39,14 +39,7 @@ impl Compete {
     /// Begins with a window of `window` bytes.
     pub fn begin(window: u64) -> Self {
         let cubic = Cubic::avoiding(window);
-        Self {
-            cubic,
-            longest: Duration::ZERO,
-            peak: Duration::ZERO,
-            due: None,
-            since_look: 0,
-            look_after: FIRST_LOOK,
-        }
+        Self { cubic, longest: Duration::ZERO, peak: Duration::ZERO, due: None, since_look: 0, look_after: FIRST_LOOK }
     }
 
     /// Takes an acknowledgement. The latest packets found queues of `queue` and more.

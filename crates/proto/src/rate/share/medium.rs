@@ -312,6 +312,11 @@ impl Medium {
         });
     }
 
+    /// Whether the present test follows a pause.
+    pub fn tests_after_pause(&self) -> bool {
+        self.suspicion.is_some_and(|suspicion| suspicion.after_pause)
+    }
+
     /// The rate at which it shows who causes the losses, while that is not known.
     pub fn test_rate(&self) -> Option<f64> {
         self.suspicion.map(|suspicion| suspicion.test)
@@ -335,8 +340,7 @@ impl Medium {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * self.correlated(rate) / recent.packets.max(1.0)).sqrt();
-        let is_tested = self.suspicion.is_some_and(|suspicion| suspicion.after_pause);
-        !is_tested
+        !self.tests_after_pause()
             && recent.packets >= MEDIUM_TESTED
             && self.recent.runs() >= OVERRUN_RUNS
             && rate < OUTAGE

@@ -34,7 +34,7 @@ use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
     LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN,
-    PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, STARTUP_QUEUE,
+    PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE,
     UNDRAINED, WINDOW_GAIN,
 };
 
@@ -72,8 +72,6 @@ struct Pause {
     /// What was sent, arrived and was lost before.
     before: Sent,
     loss: f64,
-    /// Whether it interrupted start-up.
-    startup: bool,
 }
 
 /// How a queue answers when this sender drains it.
@@ -155,8 +153,9 @@ impl RateController for Share {
             self.draining.was_long |= self.cruise.drains();
         }
         if self.phase == Phase::Cruise {
+            let after_pause = self.medium.tests_after_pause();
             if let Some(verdict) = self.medium.verdict() {
-                self.judge(verdict, ack);
+                self.judge(verdict, after_pause, ack);
             }
         }
         if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
@@ -306,14 +305,13 @@ impl Share {
             at: ack.now,
             before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() },
             loss: self.medium.recent().rate(),
-            startup,
         });
         (self.compete, self.delays.holds) = (None, false);
         // A flow that has just begun sends little anyway.
         self.cruise.begin(if startup { arrived } else { arrived * PAUSE_RESUME });
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
-        // Two packets in each round trip end it.
-        self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.as_secs_f64());
+        // Without packets it would not end.
+        self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
@@ -345,12 +343,14 @@ impl Share {
     }
 
     /// The test of the losses has shown who caused them.
-    fn judge(&mut self, verdict: Verdict, ack: &AckSample) {
+    fn judge(&mut self, verdict: Verdict, after_pause: bool, ack: &AckSample) {
         self.epochs.restart(ack.next);
-        // Only the test after a pause decides whether start-up goes on.
-        let interrupted = self.pause.as_mut().is_some_and(|pause| mem::take(&mut pause.startup));
         match verdict {
-            Verdict::Medium { .. } if interrupted => self.enter(Phase::Startup, ack),
+            // The rate before the pause may have been the path's with all others silent.
+            Verdict::Medium { .. } if after_pause => {
+                self.startup = Startup::again(self.cruise.rate as u64);
+                self.enter(Phase::Startup, ack);
+            }
             Verdict::Medium { rate } => self.cruise.restore(rate),
             Verdict::Bottleneck { arrived } => self.cruise.limit(arrived / (1.0 - self.medium.loss()), ack),
         }

@@ -5,7 +5,7 @@
 //! in its first phase.
 
 use super::AckSample;
-use super::tuning::{FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, STARTUP_GAIN};
+use super::tuning::{FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_FLIGHT, SPARSE, STARTUP_GAIN};
 use crate::rate::Budget;
 use core::time::Duration;
 
@@ -18,17 +18,26 @@ pub(super) struct Startup {
     /// The rate of arrivals that must be exceeded, and the rounds in which that did not happen.
     full: u64,
     full_rounds: u32,
+    /// The least flight in bytes: the rates of the first packets must not lower that of the first flight.
+    flight: u64,
+    /// The least time in seconds that it takes.
+    least_round: f64,
     /// Departure time of the latest train divided by its arrival time. Below 1 the path was slower.
     slowed: f64,
 }
 
 impl Default for Startup {
     fn default() -> Self {
-        Self { best: 0, acked: 0, full: 0, full_rounds: 0, slowed: 1.0 }
+        Self { best: 0, acked: 0, full: 0, full_rounds: 0, flight: FIRST_FLIGHT, least_round: 1e-4, slowed: 1.0 }
     }
 }
 
 impl Startup {
+    /// Begins again at this rate.
+    pub fn again(best: u64) -> Self {
+        Self { best, flight: LEAST_FLIGHT, least_round: SPARSE.as_secs_f64(), ..Self::default() }
+    }
+
     /// Takes the rates of an acknowledgement. `loss` is what the medium is known to lose.
     pub fn on_ack(&mut self, ack: &AckSample, loss: f64) {
         let mut sample = |acked: u64, passed: u64| {
@@ -67,13 +76,11 @@ impl Startup {
 
     /// What may be sent over a path with this minimum RTT.
     pub fn budget(&self, min_rtt: Duration) -> Budget {
-        // The first flight over one round trip: the rate at which start-up begins. Rates of the first few
-        // packets must not lower it.
         let rtt = min_rtt.as_secs_f64().max(1e-4);
-        let rate = (self.best as f64).max(FIRST_FLIGHT as f64 / rtt);
+        let rate = (self.best as f64).max(self.flight as f64 / rtt.max(self.least_round));
         // Packets that arrive more slowly than they were sent have found the bottleneck.
         let pacing = rate * (STARTUP_GAIN * self.slowed).max(1.0);
         let window = (3.0 * self.best as f64 * rtt) as u64;
-        Budget { window: window.max(FIRST_FLIGHT), pacing: pacing as u64 }
+        Budget { window: window.max(self.flight), pacing: pacing as u64 }
     }
 }

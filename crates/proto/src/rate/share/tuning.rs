@@ -99,6 +99,8 @@ pub const CAP_ROUNDS: u32 = 30;
 pub const STARTUP_GAIN: f64 = 2.77;
 /// Bytes sent before the first ACK, as many as Chromium's BBR sends (`kInitialCongestionWindow`).
 pub const FIRST_FLIGHT: u64 = 32 * PACKET;
+/// The least flight of a start-up that begins again: the first window of RFC 3390.
+pub const LEAST_FLIGHT: u64 = 4 * PACKET;
 /// Start-up ends after three rounds in which the rate grew by less than a quarter (BBRv1).
 pub const FULL_ROUNDS: u32 = 3;
 pub const FULL_GROWTH: f64 = 1.25;
