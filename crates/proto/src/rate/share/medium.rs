@@ -17,9 +17,10 @@ use core::ops::Range;
 
 use super::tuning::{
     ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_SIGMAS,
-    MEDIUM_SLOT, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN,
-    OVERRUN_RUNS, TEST_SHARE,
+    MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
+    OUTAGE, OVERRUN, OVERRUN_RUNS, TEST_SHARE,
 };
+use crate::Time;
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
 
@@ -51,14 +52,18 @@ struct Suspicion {
     test: f64,
     /// Whether a pause came before, so that others do not overrun the path either.
     after_pause: bool,
+    /// When the test began.
+    began: Time,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
 }
 
 /// What was sent in an epoch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
+    /// When it ended.
+    pub now: Time,
     /// The rate of sending, and what arrived, in bytes per second.
     pub rate: f64,
     pub arrived: f64,
@@ -259,8 +264,8 @@ impl Medium {
     }
 
     /// Who caused the losses in question, once the test has shown it.
-    pub fn verdict(&mut self) -> Option<Verdict> {
-        let Suspicion { loss, burst, rate, arrived, tested, after_pause, .. } = self.suspicion?;
+    pub fn verdict(&mut self, now: Time) -> Option<Verdict> {
+        let Suspicion { loss, burst, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
         // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
         let (without, with) = (known.max(MEDIUM_TOLERANCE), loss.min(OUTAGE));
@@ -268,7 +273,7 @@ impl Medium {
         let evidence = (tested.lost * (with / without).ln() + arrived_packets * ((1.0 - with) / (1.0 - without)).ln())
             / correlation((burst * (1.0 - with)).max(1.0));
         let is_clear = evidence.abs() >= MEDIUM_EVIDENCE && tested.packets >= MEDIUM_LEAST;
-        if !is_clear && tested.packets < MEDIUM_LEARNED {
+        if now.since(began) < MEDIUM_TEST_TIME || !is_clear && tested.packets < MEDIUM_LEARNED {
             return None;
         }
         (self.recent, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
@@ -298,11 +303,12 @@ impl Medium {
         self.learns = MEDIUM_LEARNED as u32;
     }
 
-    fn suspect(&mut self, loss: f64, Sent { rate, arrived, next, .. }: Sent) {
+    fn suspect(&mut self, loss: f64, Sent { now, rate, arrived, next, .. }: Sent) {
         let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
         self.suspicion = Some(Suspicion {
             loss,
             burst: self.burst(),
+            began: now,
             rate,
             arrived,
             test,

@@ -154,7 +154,7 @@ impl RateController for Share {
         }
         if self.phase == Phase::Cruise {
             let after_pause = self.medium.tests_after_pause();
-            if let Some(verdict) = self.medium.verdict() {
+            if let Some(verdict) = self.medium.verdict(ack.now) {
                 self.judge(verdict, after_pause, ack);
             }
         }
@@ -303,7 +303,7 @@ impl Share {
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
         self.pause = Some(Pause {
             at: ack.now,
-            before: Sent { rate: rate.max(arrived), arrived, ..Sent::default() },
+            before: Sent { now: ack.now, rate: rate.max(arrived), arrived, next: ack.next, app_limited: false },
             loss: self.medium.recent().rate(),
         });
         (self.compete, self.delays.holds) = (None, false);
@@ -317,8 +317,13 @@ impl Share {
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
         let was_long = mem::take(&mut self.draining.was_long);
         let is_long = was_long || epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
-        let sent =
-            Sent { rate: self.cruise.rate, arrived: epoch.arrived(), next: ack.next, app_limited: epoch.app_limited };
+        let sent = Sent {
+            now: ack.now,
+            rate: self.cruise.rate,
+            arrived: epoch.arrived(),
+            next: ack.next,
+            app_limited: epoch.app_limited,
+        };
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
@@ -374,9 +379,9 @@ impl Share {
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
-            Phase::Pause if ack.now.since(self.slowed) >= ack.smoothed * PAUSE_ROUNDS => {
+            Phase::Pause if ack.now.since(self.slowed) >= LEAST_LOOK_TIME.max(ack.smoothed * PAUSE_ROUNDS) => {
                 if let Some(Pause { before, loss, .. }) = self.pause {
-                    self.medium.begin_again(loss, Sent { next: ack.next, ..before }, self.cruise.rate);
+                    self.medium.begin_again(loss, Sent { now: ack.now, next: ack.next, ..before }, self.cruise.rate);
                 }
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);

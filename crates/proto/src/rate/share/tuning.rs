@@ -198,6 +198,9 @@ pub const MEDIUM_TESTED: f64 = 24.0;
 /// losses are independent of what others send.
 pub const MEDIUM_LEAST: f64 = 12.0;
 pub const MEDIUM_EVIDENCE: f64 = 4.6;
+/// It lasts at least so long, so that the tests of all who share the bottleneck overlap. Chosen: two slots of
+/// [`MEDIUM_SLOT`] packets at 4 Mbit/s.
+pub const MEDIUM_TEST_TIME: Duration = Duration::from_millis(200);
 /// A test sends this part of the rate, or this one of what arrived if that is less.
 pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
