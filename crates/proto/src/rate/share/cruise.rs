@@ -27,9 +27,9 @@ use core::time::Duration;
 
 use super::epoch::Epoch;
 use super::tuning::{
-    BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST, FIRST_GROWTH,
-    LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISY_GROWTH,
-    PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
+    BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
+    FIRST_GROWTH, FULL_FADES, FULL_SHARE, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH,
+    NOISE_EPOCHS, NOISE_PART, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -53,6 +53,10 @@ pub(super) struct Cruise {
     probe: f64,
     /// Until then the rate grows in small steps only, because the bottleneck drops without a queue.
     capped: Option<Time>,
+    /// Longest queue of the last epochs, in seconds; of those before the bottleneck dropped, and until when
+    /// that is remembered.
+    longest: f64,
+    full: Option<(f64, Time)>,
     /// A long queue is drained until it is short.
     drains: bool,
     /// Epochs in a row whose queue was shorter than half of the target.
@@ -83,7 +87,15 @@ impl Cruise {
 
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
     pub fn target(&self) -> f64 {
-        (TARGET_SCALE / self.rate.max(LEAST_PACE)).sqrt().max(LEAST_TARGET)
+        let own = (TARGET_SCALE / self.rate.max(LEAST_PACE)).sqrt();
+        // Below half of a queue that overflows, and still the shorter the faster this flow is.
+        let target = self.full.map_or(own, |(full, _)| own * full / (full + FULL_SHARE * own));
+        target.max(LEAST_TARGET)
+    }
+
+    /// Longest queue of the last epochs.
+    pub fn longest_queue(&self) -> Duration {
+        Duration::from_secs_f64(self.longest)
     }
 
     /// Pace in bytes per second.
@@ -100,6 +112,7 @@ impl Cruise {
     /// The bottleneck drops what exceeds this rate.
     pub fn limit(&mut self, rate: f64, ack: &AckSample) {
         self.rate = rate;
+        self.full = Some((self.longest.max(LEAST_TARGET), ack.now + BASE_LIFE));
         self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
     }
 
@@ -153,6 +166,9 @@ impl Cruise {
         self.noise = NOISE_PART * spreads[NOISE_EPOCHS / 2];
         let least = (epoch.least.as_secs_f64() - self.noise).max(0.0);
         let queue = (standing - self.noise).max(0.0);
+        let most = (epoch.most.as_secs_f64() - self.noise).max(0.0);
+        self.longest = most.max(if known.tests.is_some() { self.longest } else { FULL_FADES * self.longest });
+        self.full = self.full.filter(|(_, until)| ack.now < *until).map(|(full, until)| (full.max(most), until));
         let target = self.target();
         let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
         self.queue = Some(queue);

@@ -19,9 +19,10 @@ pub(super) struct Epoch {
     pub sent: f64,
     /// Part of them that did not arrive.
     pub loss: f64,
-    /// Least and mean queueing delay.
+    /// Least, mean and greatest queueing delay.
     pub least: Duration,
     pub mean: Duration,
+    pub most: Duration,
     /// The application had too little to send for a part of it.
     pub app_limited: bool,
 }
@@ -49,6 +50,7 @@ pub(super) struct Epochs {
     samples: u32,
     limited: u32,
     least: Duration,
+    most: Duration,
     sum: Duration,
     /// Mean delay above the least of the last epoch.
     spread: Duration,
@@ -73,6 +75,7 @@ impl Epochs {
         self.samples += 1;
         self.limited += u32::from(ack.app_limited);
         self.least = self.least.min(queue);
+        self.most = self.most.max(queue);
         self.sum += queue;
         let lasted = ack.left.since(begin.left);
         let least_length = (self.spread * EPOCH_SPREADS).clamp(EPOCH_LEAST, EPOCH_MOST);
@@ -88,6 +91,7 @@ impl Epochs {
             loss: (1.0 - arrived / sent).clamp(0.0, 1.0),
             least: self.least,
             mean,
+            most: self.most,
             app_limited: self.limited * 4 > self.samples,
         };
         self.spread = mean - self.least;
@@ -97,6 +101,7 @@ impl Epochs {
 
     fn start(&mut self, mark: Begin, next: u64) {
         self.begin = Some(mark);
-        (self.ends, self.samples, self.limited, self.least, self.sum) = (next, 0, 0, Duration::MAX, Duration::ZERO);
+        (self.ends, self.samples, self.limited) = (next, 0, 0);
+        (self.least, self.most, self.sum) = (Duration::MAX, Duration::ZERO, Duration::ZERO);
     }
 }

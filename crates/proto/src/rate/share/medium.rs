@@ -16,10 +16,12 @@ use core::mem;
 use core::ops::Range;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_SIGMAS,
-    MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED,
-    OUTAGE, OVERRUN, OVERRUN_RUNS, TEST_SHARE,
+    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_LOW,
+    MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW,
+    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_RUNS, STANDING, TEST_SHARE,
 };
+use core::time::Duration;
+
 use crate::Time;
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -54,6 +56,8 @@ struct Suspicion {
     after_pause: bool,
     /// When the test began.
     began: Time,
+    /// Shortest queue that a packet of the test found.
+    queue: Duration,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
@@ -126,6 +130,9 @@ pub(super) struct Medium {
     /// Packets of the present or last slow phase, and what slow phases lost.
     slow: Range<u64>,
     slowly: Tally,
+    /// Packets beside a short queue, and whether the latest ones are such.
+    low: Tally,
+    is_low: bool,
     /// The first packets.
     early: Tally,
 }
@@ -153,6 +160,13 @@ impl Medium {
         } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
             self.lower(self.slowly);
         }
+        if self.is_low {
+            self.low.add(lost);
+            if self.low.packets >= MEDIUM_LOW {
+                self.lower(self.low);
+                self.low = Tally { packets: self.low.packets / 2.0, lost: self.low.lost / 2.0 };
+            }
+        }
         let was_lost = mem::replace(&mut self.was_lost, lost);
         self.recent.add(lost, lost && !was_lost);
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
@@ -176,7 +190,15 @@ impl Medium {
         correlation((self.burst() * (1.0 - rate)).max(1.0))
     }
 
-    /// What a slow sender does not lose, the medium does not take.
+    /// Packet `number` found this queue, which is short beside those before (`is_low`).
+    pub fn on_queue(&mut self, number: u64, queue: Duration, is_low: bool) {
+        self.is_low = is_low;
+        if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
+            suspicion.queue = suspicion.queue.min(queue);
+        }
+    }
+
+    /// What is not lost at a low rate, or beside a short queue, the medium does not take.
     fn lower(&mut self, slowly: Tally) {
         let rate = (slowly.lost + 1.0) / slowly.packets;
         let upper = rate + 2.0 * (rate * (1.0 - rate) * self.correlated(rate) / slowly.packets).max(0.0).sqrt();
@@ -265,7 +287,7 @@ impl Medium {
 
     /// Who caused the losses in question, once the test has shown it.
     pub fn verdict(&mut self, now: Time) -> Option<Verdict> {
-        let Suspicion { loss, burst, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
+        let Suspicion { loss, burst, queue, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
         // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
         let (without, with) = (known.max(MEDIUM_TOLERANCE), loss.min(OUTAGE));
@@ -277,6 +299,10 @@ impl Medium {
             return None;
         }
         (self.recent, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
+        if queue != Duration::MAX && queue > STANDING {
+            // Others kept a queue all the time, so these losses may be its drops as well.
+            return Some(Verdict::Bottleneck { arrived });
+        }
         if after_pause {
             self.confirmed = tested.rate();
         }
@@ -309,6 +335,7 @@ impl Medium {
             loss,
             burst: self.burst(),
             began: now,
+            queue: Duration::MAX,
             rate,
             arrived,
             test,

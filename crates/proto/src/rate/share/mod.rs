@@ -152,6 +152,9 @@ impl RateController for Share {
             self.cruise.on_ack(ack, self.delays.recent_queue(), self.medium.test_rate().is_some());
             self.draining.was_long |= self.cruise.drains();
         }
+        if let Some(queue) = queue {
+            self.medium.on_queue(ack.newest, queue, queue < self.cruise.longest_queue() / 2);
+        }
         if self.phase == Phase::Cruise {
             let after_pause = self.medium.tests_after_pause();
             if let Some(verdict) = self.medium.verdict(ack.now) {

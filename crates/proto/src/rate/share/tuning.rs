@@ -55,6 +55,11 @@ pub const EPOCH_SPREADS: u32 = 4;
 pub const TARGET_SCALE: f64 = 12.0;
 /// Least target in seconds. Chosen: clocks and wake-ups of hosts spread delays by some hundred microseconds.
 pub const LEAST_TARGET: f64 = 0.000_5;
+/// A queue that overflowed at length Q limits the target T to `1 / (1 / T + FULL_SHARE / Q)`, so that it does
+/// not overflow. Its length is the longest that was seen lately; each epoch counts this part of the one before.
+/// Chosen.
+pub const FULL_SHARE: f64 = 1.0;
+pub const FULL_FADES: f64 = 0.8;
 /// Epochs in which a queue that is too long or too short is corrected. A sum of delayed corrections is stable
 /// without overshoot below 1/e per delay (a first-order loop with dead time), and this is 1/2.5.
 pub const CORRECTION_EPOCHS: f64 = 2.5;
@@ -193,6 +198,8 @@ pub const MEDIUM_FIRST: f64 = 24.0;
 pub const MEDIUM_LEARNED: f64 = 512.0;
 /// Packets that a slow phase, and what is called an overrun, must count at least.
 pub const MEDIUM_TESTED: f64 = 24.0;
+/// The same for packets beside a queue of less than half of the longest of late.
+pub const MEDIUM_LOW: f64 = 64.0;
 /// A test of at least so many packets ends at this logarithm of the ratio of the likelihoods of its losses,
 /// with the medium and without it. Each verdict is then wrong in at most one case of a hundred (Wald), as far as
 /// losses are independent of what others send.
@@ -201,6 +208,9 @@ pub const MEDIUM_EVIDENCE: f64 = 4.6;
 /// It lasts at least so long, so that the tests of all who share the bottleneck overlap. Chosen: two slots of
 /// [`MEDIUM_SLOT`] packets at 4 Mbit/s.
 pub const MEDIUM_TEST_TIME: Duration = Duration::from_millis(200);
+/// A queue that was at least so long during the whole test is that of others. Chosen: twice the target at 25
+/// Mbit/s; jitter of less than a second has shorter delays within a test.
+pub const STANDING: Duration = Duration::from_millis(4);
 /// A test sends this part of the rate, or this one of what arrived if that is less.
 pub const MEDIUM_YIELDED: f64 = 0.75;
 pub const TEST_SHARE: f64 = 0.9;
