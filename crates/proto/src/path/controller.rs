@@ -100,6 +100,10 @@ impl Controller {
         self.inner.is_congested()
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.inner.is_paused()
+    }
+
     pub fn state(&self) -> &'static str {
         self.inner.state()
     }

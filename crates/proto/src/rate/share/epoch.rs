@@ -52,8 +52,9 @@ pub(super) struct Epochs {
     least: Duration,
     most: Duration,
     sum: Duration,
-    /// Mean delay above the least of the last epoch.
+    /// Mean delay above the least of the last epoch, and what arrived in it, in bytes per second.
     spread: Duration,
+    pub arrived: f64,
 }
 
 impl Epochs {
@@ -94,7 +95,7 @@ impl Epochs {
             most: self.most,
             app_limited: self.limited * 4 > self.samples,
         };
-        self.spread = mean - self.least;
+        (self.spread, self.arrived) = (mean - self.least, epoch.arrived());
         self.start(mark, ack.next);
         Some(epoch)
     }

@@ -18,7 +18,7 @@ use core::ops::Range;
 use super::tuning::{
     ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_LOW,
     MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW,
-    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_RUNS, STANDING, TEST_SHARE,
+    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, STANDING, TEST_SHARE,
 };
 use core::time::Duration;
 
@@ -368,8 +368,9 @@ impl Medium {
         self.early.packets >= MEDIUM_FIRST && self.early.rate() < OVERRUN / 2.0
     }
 
-    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far.
-    pub fn is_overrun(&self) -> bool {
+    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far. A pause delays
+    /// the data of an application that needs less than the rate (`app_limited`), so it takes more there.
+    pub fn is_overrun(&self, app_limited: bool) -> bool {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * self.correlated(rate) / recent.packets.max(1.0)).sqrt();
@@ -377,7 +378,7 @@ impl Medium {
             && recent.packets >= MEDIUM_TESTED
             && self.recent.runs() >= OVERRUN_RUNS
             && rate < OUTAGE
-            && rate - self.confirmed > OVERRUN + 2.0 * deviation
+            && rate - self.confirmed > if app_limited { OVERRUN_LIMITED } else { OVERRUN } + 2.0 * deviation
     }
 
     /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was

@@ -32,10 +32,10 @@ use startup::Startup;
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, queue_is_long};
 use crate::Time;
 use tuning::{
-    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LOOK_ROUNDS,
-    LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN,
-    PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE,
-    UNDRAINED, WINDOW_GAIN,
+    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LIMITED,
+    LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN,
+    PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE,
+    SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,6 @@ pub struct Share {
     startup: Startup,
     delays: Delays,
     epochs: Epochs,
-    /// What arrived in the last epoch, in bytes per second.
-    arrived: f64,
     cruise: Cruise,
     medium: Medium,
     /// Pace of a phase other than start-up and cruise, in bytes per second.
@@ -110,6 +108,8 @@ pub struct Share {
     slowed: Time,
     draining: Draining,
     marks: Marks,
+    /// Part of the recent acknowledgements before whose packets the application had too little to send.
+    limited: f64,
 }
 
 impl Default for Share {
@@ -121,7 +121,6 @@ impl Default for Share {
             startup: Startup::default(),
             delays: Delays::default(),
             epochs: Epochs::default(),
-            arrived: 0.0,
             cruise: Cruise::default(),
             medium: Medium::default(),
             slow: 0.0,
@@ -130,6 +129,7 @@ impl Default for Share {
             slowed: Time::ZERO,
             draining: Draining::default(),
             marks: Marks::default(),
+            limited: 0.0,
         }
     }
 }
@@ -162,7 +162,6 @@ impl RateController for Share {
             }
         }
         if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
-            self.arrived = epoch.arrived();
             if self.phase == Phase::Cruise {
                 self.end_epoch(&epoch, ack);
             }
@@ -216,6 +215,10 @@ impl RateController for Share {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
     }
 
+    fn is_paused(&self) -> bool {
+        self.phase == Phase::Pause
+    }
+
     fn state(&self) -> &'static str {
         match self.phase {
             Phase::Startup => "startup",
@@ -265,7 +268,8 @@ impl Share {
             self.cruise.rate *= MARK_GAIN;
             self.cruise.resume();
         }
-        if self.medium.is_overrun() {
+        self.limited += (f64::from(u8::from(ack.app_limited)) - self.limited) / LIMITED_SAMPLES;
+        if self.medium.is_overrun(self.limited > LIMITED) {
             match self.phase {
                 // The drain takes care of what start-up overran.
                 Phase::Startup if self.medium.began_well() => {
@@ -301,7 +305,7 @@ impl Share {
 
     /// The path is overrun: stops until its queue is gone.
     fn pause(&mut self, ack: &AckSample) {
-        let arrived = self.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
+        let arrived = self.epochs.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
         let startup = self.phase == Phase::Startup;
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
         self.pause = Some(Pause {

@@ -129,8 +129,13 @@ pub const JOIN_GAIN: f64 = 0.5;
 /// medium without that of an overrun bottleneck.
 pub const LOSSY: f64 = 0.02;
 pub const SLOW_SHARE: f64 = 0.5;
-/// A path is overrun if its loss exceeds that of the medium by this. Chosen.
+/// A path is overrun if its loss exceeds that of the medium by this. Chosen. For a sender that the application
+/// limits, it is half, as in the floor of sanity.
 pub const OVERRUN: f64 = 0.25;
+pub const OVERRUN_LIMITED: f64 = 0.5;
+/// The application limits a sender if it did so for this part of about so many acknowledgements. Chosen.
+pub const LIMITED: f64 = 0.25;
+pub const LIMITED_SAMPLES: f64 = 16.0;
 /// At least so many runs of losses among the recent packets: an overrun bottleneck drops again and again, and a
 /// medium that is gone for a moment does not. Chosen.
 pub const OVERRUN_RUNS: f64 = 4.0;
