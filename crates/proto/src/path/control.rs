@@ -144,10 +144,6 @@ pub trait RateController: Send + fmt::Debug {
     fn is_congested(&self) -> bool {
         false
     }
-    /// Whether the sender has stopped because the path was overrun, and will begin anew.
-    fn is_paused(&self) -> bool {
-        false
-    }
     /// Name of the phase in which the controller is, in lower case, for people and for reports. Empty for a
     /// controller without phases.
     fn state(&self) -> &'static str {

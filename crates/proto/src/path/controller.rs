@@ -100,10 +100,6 @@ impl Controller {
         self.inner.is_congested()
     }
 
-    pub fn is_paused(&self) -> bool {
-        self.inner.is_paused()
-    }
-
     pub fn state(&self) -> &'static str {
         self.inner.state()
     }

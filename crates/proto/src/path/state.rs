@@ -224,8 +224,7 @@ impl<T: Copy> Path<T> {
             self.losses.fates_from = n + 1;
         }
         let (rtt, next) = (self.rtt.smoothed(), self.flight.next_number());
-        let (queue, is_paused) = (rtt.saturating_sub(self.rtt.min()), self.rate.is_paused());
-        self.rate.floor().review(now, Sending { next, rtt, queue, is_paused });
+        self.rate.floor().review(now, Sending { next, rtt, queue: rtt.saturating_sub(self.rtt.min()) });
     }
 
     /// Whether an acknowledgement at `now` ends a silence of the length of persistent congestion (RFC 9002

@@ -27,8 +27,6 @@ const BOUND: f64 = 1.3;
 /// three standard deviations of 1,000 packets, 5 % of loss, lead to 3 bytes for one (as asked); and a medium
 /// that loses 60 % needs 2.5, so that no test slows the start down there.
 const FIRST_ALARM: f64 = 2.6;
-/// Round trips of a controller's first pause and its test, after which that time counts again. Chosen.
-const PAUSE: u32 = 4;
 /// What makes the sender act. Chosen: at 10 Mbit/s the three standard deviations beyond it, which chance
 /// needs, lie at the bound: 2,100 packets in two seconds make them 2.6 % of loss.
 const ALARM: f64 = 1.25;
@@ -150,8 +148,6 @@ pub(crate) struct Sending {
     pub rtt: Duration,
     /// The part of it above the least: the queue.
     pub queue: Duration,
-    /// Whether the controller has stopped, and will begin anew.
-    pub is_paused: bool,
 }
 
 /// The floor of sanity of one path, described in the module documentation.
@@ -163,9 +159,8 @@ pub(crate) struct Floor {
     /// First packet that counts in the present mode.
     from: u64,
     was_lost: bool,
-    /// When the time of the first alarm ends, and whether a pause has prolonged it.
-    first_until: Option<Time>,
-    was_prolonged: bool,
+    /// When the first fate became known.
+    began: Option<Time>,
     window: Window,
     delivered: Meter,
     /// When the bound was exceeded last, and the packets that did it.
@@ -188,8 +183,7 @@ impl Floor {
             mode: Mode::Free,
             from: 0,
             was_lost: false,
-            first_until: None,
-            was_prolonged: false,
+            began: None,
             window: Window::default(),
             delivered: Meter::default(),
             exceeded: None,
@@ -238,14 +232,9 @@ impl Floor {
 
     /// All fates known at `now` were told.
     pub fn review(&mut self, now: Time, state: Sending) {
-        let Sending { next, rtt, queue, is_paused } = state;
+        let Sending { next, rtt, queue } = state;
         self.rtt = rtt;
-        let first_until = self.first_until.get_or_insert(now + SPAN);
-        if is_paused && now < *first_until && !self.was_prolonged {
-            // After its first pause the controller starts anew.
-            (*first_until, self.was_prolonged) = (now + rtt * PAUSE + SPAN, true);
-        }
-        let is_first = now < *first_until;
+        let began = *self.began.get_or_insert(now);
         if let Mode::Test { settled, .. } = &mut self.mode
             && settled.is_some_and(|at| now >= at)
         {
@@ -258,7 +247,7 @@ impl Floor {
         }
         match self.mode {
             Mode::Free if is_over => {
-                let first = if is_first { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
+                let first = if now.since(began) < SPAN { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
                 let total = self.window.total();
                 if total.exceeds(self.lost_at(alarm(total)).max(first)) {
                     self.on_exceeded(now, queue);

@@ -83,8 +83,7 @@ impl Model {
             while self.flying.front().is_some_and(|(_, at, _)| *at <= self.now) {
                 let Some((number, _, lost)) = self.flying.pop_front() else { break };
                 self.floor.on_fate(number, BYTES, lost, self.app_limited);
-                self.floor
-                    .review(self.now, Sending { next: self.next, rtt: RTT, queue: Duration::ZERO, is_paused: false });
+                self.floor.review(self.now, Sending { next: self.next, rtt: RTT, queue: Duration::ZERO });
             }
         }
     }
@@ -300,7 +299,7 @@ fn late_arrivals_take_back_their_losses() {
         if lost {
             floor.on_spurious(number, BYTES);
         }
-        floor.review(now, Sending { next: number + 1, rtt: RTT, queue: Duration::ZERO, is_paused: false });
+        floor.review(now, Sending { next: number + 1, rtt: RTT, queue: Duration::ZERO });
     }
     assert_eq!(floor.stats(), FloorStats::default());
 }
@@ -312,10 +311,7 @@ fn packets_before_a_revival_do_not_count() {
     floor.on_revived(5_000);
     for number in 0..10_000 {
         floor.on_fate(number, BYTES, number < 5_000, false);
-        floor.review(
-            Time::from_millis(number),
-            Sending { next: number + 1, rtt: RTT, queue: Duration::ZERO, is_paused: false },
-        );
+        floor.review(Time::from_millis(number), Sending { next: number + 1, rtt: RTT, queue: Duration::ZERO });
     }
     assert_eq!(floor.stats(), FloorStats::default());
 }

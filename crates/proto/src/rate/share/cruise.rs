@@ -28,8 +28,8 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
-    FIRST_GROWTH, FULL_FADES, FULL_SHARE, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH,
-    NOISE_EPOCHS, NOISE_PART, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
+    FIRST_GROWTH, FULL_FADES, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS,
+    NOISE_PART, NOISY_FALL, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -88,8 +88,8 @@ impl Cruise {
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
     pub fn target(&self) -> f64 {
         let own = (TARGET_SCALE / self.rate.max(LEAST_PACE)).sqrt();
-        // Below half of a queue that overflows, and still the shorter the faster this flow is.
-        let target = self.full.map_or(own, |(full, _)| own * full / (full + FULL_SHARE * own));
+        // Shorter than a queue that overflowed, and still the shorter the faster this flow is.
+        let target = self.full.map_or(own, |(full, _)| own * full / (full + own));
         target.max(LEAST_TARGET)
     }
 
@@ -187,7 +187,9 @@ impl Cruise {
         let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
         // An empty queue says nothing about the rate of service, which may be higher.
         let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
-        let anchor = self.rate + weight * (served - self.rate);
+        // Where delays vary by more than the target, one epoch may show a queue that is none.
+        let least = if self.noise > target && !is_dropped { -NOISY_FALL * self.rate } else { -self.rate };
+        let anchor = self.rate + (weight * (served - self.rate)).max(least);
         let step = self.step(queue, tau, served, is_dropped || known.tests.is_some());
         let step = match (is_dropped, known.tests) {
             (true, None) => step.min(-DROP_MARGIN),

@@ -4,24 +4,25 @@
 //! A long queue shows in the delay. A short queue or a policer drops packets without that. What tells them
 //! from a medium is the answer to a lower rate: a bottleneck that is no longer overrun drops nothing, and a
 //! medium loses the same share. So losses beyond those of the known medium make the sender test: it sends
-//! below what arrived, and the loss among these packets decides. If the loss stays, the medium caused it, and
-//! the rate is restored. Otherwise the bottleneck did, and what arrived is its rate.
+//! below what arrived, and the likelihood of the losses among these packets decides. If the loss stays, the
+//! medium caused it, and the rate is restored. Otherwise the bottleneck did, and what arrived is its rate. A
+//! test beside a queue that others keep decides nothing, and the sender yields.
 //!
-//! All flows of this kind that share a bottleneck see its drops and fall together, so that the drops end
-//! within some round trips whatever their number. Called by [`super::Share`] for each fate and epoch.
+//! Flows of this kind that share a bottleneck see its drops and fall together, so that the drops end within
+//! some round trips; where many start at once they may not (ADR 0026). Called by [`super::Share`] for each
+//! fate and epoch.
 //! Invariant: after the first packets beyond start-up, only a test, or losses that an application which sends
 //! little may assume, raise what the medium is known to lose.
 
 use core::mem;
 use core::ops::Range;
+use core::time::Duration;
 
 use super::tuning::{
     ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_LOW,
     MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW,
-    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, STANDING, TEST_SHARE,
+    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, STANDING,
 };
-use core::time::Duration;
-
 use crate::Time;
 use crate::path::{LossEstimator, correlation};
 use crate::rate::tally::Tally;
@@ -330,7 +331,7 @@ impl Medium {
     }
 
     fn suspect(&mut self, loss: f64, Sent { now, rate, arrived, next, .. }: Sent) {
-        let test = (MEDIUM_YIELDED * rate).min(TEST_SHARE * arrived);
+        let test = MEDIUM_YIELDED * rate.min(arrived);
         self.suspicion = Some(Suspicion {
             loss,
             burst: self.burst(),
@@ -368,8 +369,9 @@ impl Medium {
         self.early.packets >= MEDIUM_FIRST && self.early.rate() < OVERRUN / 2.0
     }
 
-    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far. A pause delays
-    /// the data of an application that needs less than the rate (`app_limited`), so it takes more there.
+    /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far. A pause
+    /// delays the data of an application that needs less than the rate (`app_limited`), so it takes more
+    /// there.
     pub fn is_overrun(&self, app_limited: bool) -> bool {
         let recent = self.recent();
         let rate = recent.rate();

@@ -215,10 +215,6 @@ impl RateController for Share {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
     }
 
-    fn is_paused(&self) -> bool {
-        self.phase == Phase::Pause
-    }
-
     fn state(&self) -> &'static str {
         match self.phase {
             Phase::Startup => "startup",

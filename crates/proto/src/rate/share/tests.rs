@@ -1,5 +1,6 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
+use super::tuning::STANDING;
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -90,4 +91,70 @@ fn congestion_marks_lower_the_rate_once_a_round_trip() {
     path.run(RTT / 16, 3_125_000.0);
     let after = path.share.cruise.rate / before;
     assert!((MARK_GAIN - 0.01..MARK_GAIN + 0.05).contains(&after), "{after}");
+}
+
+/// What the loss of each packet of number `every` leads to, if a test at a lower rate loses those of `tested`. It
+/// finds a queue of `queue`.
+fn judged(every: u64, tested: Option<u64>, queue: Duration) -> Option<Verdict> {
+    let mut medium = Medium::default();
+    // A medium that loses nothing is known.
+    (0..50).for_each(|number| medium.on_fate(number, false));
+    medium.begin();
+    (50..600).for_each(|number| medium.on_fate(number, false));
+    let now = Time::from_millis(1_000);
+    let sent = Sent { now, rate: 2e6, arrived: 1.8e6, next: 1_000, app_limited: false };
+    let mut number = 600;
+    while medium.test_rate().is_none() && number < 1_000 {
+        medium.on_fate(number, number % every == 0);
+        number += 1;
+        if number % 32 == 0 {
+            medium.end_epoch(Sent { next: number, ..sent }, false, false);
+        }
+    }
+    assert!(medium.test_rate().is_some_and(|rate| rate < sent.arrived), "one in {every}");
+    for number in number..number + 600 {
+        medium.on_queue(number, queue, false);
+        medium.on_fate(number, tested.is_some_and(|tested| number % tested == 0));
+        if let Some(verdict) = medium.verdict(now + Duration::from_millis(300)) {
+            return Some(verdict);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_test_tells_a_medium_from_a_bottleneck_and_a_queue_of_others_voids_it() {
+    for every in [5, 10, 20] {
+        let medium = judged(every, Some(every), Duration::ZERO);
+        assert!(matches!(medium, Some(Verdict::Medium { rate }) if rate == 2e6), "{every}: {medium:?}");
+        let bottleneck = judged(every, None, Duration::ZERO);
+        assert!(matches!(bottleneck, Some(Verdict::Bottleneck { arrived }) if arrived == 1.8e6), "{every}");
+        let voided = judged(every, Some(every), 2 * STANDING);
+        assert!(matches!(voided, Some(Verdict::Bottleneck { .. })), "{every}: {voided:?}");
+    }
+}
+
+#[test]
+fn one_long_run_of_losses_overruns_nothing_and_many_short_ones_do() {
+    let overrun = |run: u64| {
+        let mut medium = Medium::default();
+        (0..16).for_each(|number| medium.on_fate(number, false));
+        for number in 16..128 {
+            let lost = if run == 0 { number % 2 == 0 } else { (40..40 + run).contains(&number) };
+            medium.on_fate(number, lost);
+        }
+        medium.is_overrun(false)
+    };
+    assert!(overrun(0));
+    assert!(!overrun(70));
+}
+
+/// An application whose data would be late has no pause for a third of loss.
+#[test]
+fn an_application_that_needs_less_is_overrun_later() {
+    let mut medium = Medium::default();
+    (0..256).for_each(|number| medium.on_fate(number, number % 3 == 0));
+    assert!(!medium.is_overrun(true));
+    (256..512).for_each(|number| medium.on_fate(number, number % 8 != 0));
+    assert!(medium.is_overrun(true));
 }

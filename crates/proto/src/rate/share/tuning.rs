@@ -49,16 +49,12 @@ pub const EPOCH_SPREADS: u32 = 4;
 
 // The law (`cruise.rs`).
 
-/// The square of the target queue is this divided by the rate, in bytes times seconds. Chosen: 2.4 ms at 25
-/// Mbit/s, the queue that `bbr` builds with its probes; 7.6 ms for ten flows and 17 ms for fifty on that
-/// link.
+/// The square of the target queue is this divided by the rate, in bytes times seconds. Chosen: 2.0 ms at 25
+/// Mbit/s; 6.2 ms for ten flows and 14 ms for fifty on that link.
 pub const TARGET_SCALE: f64 = 12.0;
 /// Least target in seconds. Chosen: clocks and wake-ups of hosts spread delays by some hundred microseconds.
 pub const LEAST_TARGET: f64 = 0.000_5;
-/// A queue that overflowed at length Q limits the target T to `1 / (1 / T + FULL_SHARE / Q)`, so that it does
-/// not overflow. Its length is the longest that was seen lately; each epoch counts this part of the one before.
-/// Chosen.
-pub const FULL_SHARE: f64 = 1.0;
+/// Each epoch the longest queue of late counts as this part of what it was. Chosen.
 pub const FULL_FADES: f64 = 0.8;
 /// Epochs in which a queue that is too long or too short is corrected. A sum of delayed corrections is stable
 /// without overshoot below 1/e per delay (a first-order loop with dead time), and this is 1/2.5.
@@ -74,7 +70,9 @@ pub const MOST_GROWTH: f64 = 0.25;
 /// as in `bbr`.
 pub const FIRST_GROWTH: f64 = 0.03;
 pub const PROBE_AFTER: u32 = 3;
-/// Limit of that growth where delays vary by more than the target. Chosen.
+/// Limits of a fall to the rate of service, and of that growth, where delays vary by more than the target.
+/// Chosen.
+pub const NOISY_FALL: f64 = 0.05;
 pub const NOISY_GROWTH: f64 = 0.06;
 /// Round trips in which the pace corrects the queue between two epochs, and limits of that gain. Chosen.
 pub const BRAKE_ROUNDS: f64 = 1.0;
@@ -125,19 +123,19 @@ pub const LEAST_SLOW: f64 = 0.3;
 pub const MOST_SLOW_ROUNDS: u64 = 4;
 /// Gain of a slow phase that joins the drain of others. Chosen.
 pub const JOIN_GAIN: f64 = 0.5;
-/// On a path that loses more than this, a slow phase sends half of what arrives, and so shows the loss of the
-/// medium without that of an overrun bottleneck.
+/// On a path that loses more than [`LOSSY`], a slow phase sends this part of what arrives, and so shows the
+/// loss of the medium without that of an overrun bottleneck. Chosen: as [`MEDIUM_YIELDED`].
 pub const LOSSY: f64 = 0.02;
-pub const SLOW_SHARE: f64 = 0.5;
-/// A path is overrun if its loss exceeds that of the medium by this. Chosen. For a sender that the application
-/// limits, it is half, as in the floor of sanity.
+pub const SLOW_SHARE: f64 = 0.75;
+/// A path is overrun if its loss exceeds that of the medium by this. Chosen. For a sender that the
+/// application limits it is half, as in the floor of sanity.
 pub const OVERRUN: f64 = 0.25;
 pub const OVERRUN_LIMITED: f64 = 0.5;
 /// The application limits a sender if it did so for this part of about so many acknowledgements. Chosen.
-pub const LIMITED: f64 = 0.25;
+pub const LIMITED: f64 = 0.75;
 pub const LIMITED_SAMPLES: f64 = 16.0;
-/// At least so many runs of losses among the recent packets: an overrun bottleneck drops again and again, and a
-/// medium that is gone for a moment does not. Chosen.
+/// At least so many runs of losses among the recent packets: an overrun bottleneck drops again and again, and
+/// a medium that is gone for a moment does not. Chosen.
 pub const OVERRUN_RUNS: f64 = 4.0;
 /// A path that loses more than this carries no packets of this size, or none at all. Its rate says nothing.
 /// Chosen: start-up ends before it overruns a bottleneck by fifty times.
@@ -206,8 +204,8 @@ pub const MEDIUM_TESTED: f64 = 24.0;
 /// The same for packets beside a queue of less than half of the longest of late.
 pub const MEDIUM_LOW: f64 = 64.0;
 /// A test of at least so many packets ends at this logarithm of the ratio of the likelihoods of its losses,
-/// with the medium and without it. Each verdict is then wrong in at most one case of a hundred (Wald), as far as
-/// losses are independent of what others send.
+/// with the medium and without it. Each verdict is then wrong in at most one case of a hundred (Wald), as far
+/// as losses are independent of what others send (calculated, not measured).
 pub const MEDIUM_LEAST: f64 = 12.0;
 pub const MEDIUM_EVIDENCE: f64 = 4.6;
 /// It lasts at least so long, so that the tests of all who share the bottleneck overlap. Chosen: two slots of
@@ -216,9 +214,8 @@ pub const MEDIUM_TEST_TIME: Duration = Duration::from_millis(200);
 /// A queue that was at least so long during the whole test is that of others. Chosen: twice the target at 25
 /// Mbit/s; jitter of less than a second has shorter delays within a test.
 pub const STANDING: Duration = Duration::from_millis(4);
-/// A test sends this part of the rate, or this one of what arrived if that is less.
+/// A test sends this part of what arrived. Chosen: below a policer whose bucket let a fifth more pass.
 pub const MEDIUM_YIELDED: f64 = 0.75;
-pub const TEST_SHARE: f64 = 0.9;
 /// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
 /// much redundancy for them, stay below the 1.3 bytes sent for a byte delivered of the floor of sanity.
 pub const ASSUMED: f64 = 0.15;
