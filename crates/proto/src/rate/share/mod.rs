@@ -161,10 +161,10 @@ impl RateController for Share {
                 self.judge(verdict, after_pause, ack);
             }
         }
-        if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue)) {
-            if self.phase == Phase::Cruise {
-                self.end_epoch(&epoch, ack);
-            }
+        if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue))
+            && self.phase == Phase::Cruise
+        {
+            self.end_epoch(&epoch, ack);
         }
         if ack.newest >= self.round_ends {
             self.round_ends = ack.next;

@@ -93,8 +93,8 @@ fn congestion_marks_lower_the_rate_once_a_round_trip() {
     assert!((MARK_GAIN - 0.01..MARK_GAIN + 0.05).contains(&after), "{after}");
 }
 
-/// What the loss of each packet of number `every` leads to, if a test at a lower rate loses those of `tested`. It
-/// finds a queue of `queue`.
+/// What the loss of each packet of number `every` leads to, if a test at a lower rate loses those of `tested`
+/// and finds a queue of `queue`.
 fn judged(every: u64, tested: Option<u64>, queue: Duration) -> Option<Verdict> {
     let mut medium = Medium::default();
     // A medium that loses nothing is known.
