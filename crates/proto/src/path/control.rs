@@ -107,6 +107,17 @@ pub struct LossSample {
     pub persistent: bool,
 }
 
+/// What a medium lost of the packets of a test, which were so slow that no bottleneck dropped them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tested {
+    /// Packets of the test, and how many of them were lost.
+    pub packets: u32,
+    /// Lost ones.
+    pub lost: u32,
+    /// How long the test took.
+    pub took: Duration,
+}
+
 /// A congestion controller.
 pub trait RateController: Send + fmt::Debug {
     /// The handshake took `rtt`. The controller may use it for the first pace.
@@ -143,6 +154,11 @@ pub trait RateController: Send + fmt::Debug {
     /// rate. Such losses say nothing about the medium: they are the sender's own, dropped at its own rate.
     fn is_congested(&self) -> bool {
         false
+    }
+    /// What a test of the controller found out about the medium since the last call. It is believed only if
+    /// the test sent at most half of what was delivered before.
+    fn poll_tested(&mut self) -> Option<Tested> {
+        None
     }
     /// Name of the phase in which the controller is, in lower case, for people and for reports. Empty for a
     /// controller without phases.

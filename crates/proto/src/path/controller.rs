@@ -41,6 +41,9 @@ impl Controller {
 
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
+        if let Some(tested) = self.inner.poll_tested() {
+            self.floor.on_tested(ack.now, tested);
+        }
     }
 
     pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {

@@ -27,7 +27,7 @@ mod trains;
 mod usage;
 mod validation;
 
-pub use control::{AckSample, Budget, LossSample, RateController, Totals, TrainPace, TrainSample};
+pub use control::{AckSample, Budget, LossSample, RateController, Tested, Totals, TrainPace, TrainSample};
 pub(crate) use controller::Controller;
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;

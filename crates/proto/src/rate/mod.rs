@@ -33,7 +33,7 @@ pub use train::{Train, TrainSteps};
 
 use crate::Custom;
 use crate::path::Controller;
-pub use crate::path::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
+pub use crate::path::{AckSample, Budget, LossSample, RateController, Tested, TrainPace, TrainSample};
 use tidewire_units::{Rate, UnitError, nearest};
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.
@@ -63,10 +63,10 @@ fn own_time(rate: u64) -> Duration {
 #[non_exhaustive]
 pub enum RateControl {
     /// Model of the bottleneck after the BBR family. It does not take random loss for congestion.
-    #[default]
     Bbr,
     /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
     /// and does not compete with TCP for a full queue.
+    #[default]
     Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
     Cubic,

@@ -19,6 +19,7 @@ mod tests;
 use core::time::Duration;
 
 use self::tally::{Meter, SPAN, Tally, Window};
+use super::control::Tested;
 use crate::Time;
 
 /// Bytes sent for a byte delivered, times `1 - p`: the bound, as asked (issue: a floor of sanity).
@@ -67,6 +68,8 @@ const SETTLING: u64 = 8;
 const VALID: Duration = Duration::from_secs(30);
 const VALID_TESTS: u32 = 100;
 const LONGEST_VALID: Duration = Duration::from_secs(600);
+/// The same for a test of the controller. Chosen: start-up takes as many round trips.
+const TESTED_VALID: u32 = 10;
 /// Standard deviations, each at least [`TEST_SPREAD`], by which two tests of the same medium differ at most.
 /// Chosen: two results of that deviation differ by less in 97 % of cases.
 const CONFIRMS: f64 = 3.0;
@@ -372,6 +375,18 @@ impl Floor {
         self.confirmed.loss = Some(loss);
         let valid = VALID * 2_u32.pow(self.confirmed.times.min(5));
         self.confirmed.until = now + valid.min(LONGEST_VALID).max(length * VALID_TESTS);
+    }
+
+    /// A test of the controller, at half of what was delivered, shows the medium as well. It may be of few
+    /// packets, and so is valid for a short time only, until one of this module is cheap.
+    pub fn on_tested(&mut self, now: Time, tested: Tested) {
+        if !matches!(self.mode, Mode::Free) || now < self.confirmed.until {
+            return;
+        }
+        let loss = f64::from(tested.lost) / f64::from(tested.packets.max(1));
+        let spread = (loss * (1.0 - loss) / f64::from(tested.packets.max(1))).sqrt();
+        self.stats.confirmed_loss = (loss + (spread - TEST_SPREAD).max(0.0)).min(MOST_LOSS);
+        self.confirmed.until = now + tested.took * TESTED_VALID;
     }
 
     fn look_at_test(

@@ -135,11 +135,13 @@ impl Cruise {
         }
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
-        // What is in the pipe beyond the service makes the queue longer that later packets find.
-        let served = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
+        let target = self.target();
+        // What is in the pipe beyond the service makes the queue longer that later packets find. After a slow
+        // phase the queue is empty, and what passed is not what the path could have served.
+        let passed = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
+        let served = self.rate + (queue / target).min(1.0) * (passed - self.rate);
         let ahead = (pipe / served - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
         let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
-        let target = self.target();
         let found = queue + ahead;
         self.drains = if self.drains { found > target * DRAINED } else { queue > target * SPIKE };
         if found < target {
@@ -170,8 +172,8 @@ impl Cruise {
         self.longest = most.max(if known.tests.is_some() { self.longest } else { FULL_FADES * self.longest });
         self.full = self.full.filter(|(_, until)| ack.now < *until).map(|(full, until)| (full.max(most), until));
         let target = self.target();
-        let grown = (queue - self.queue.unwrap_or(queue)) / lasted;
-        self.queue = Some(queue);
+        let before = self.queue.replace(queue);
+        let grown = (queue - before.unwrap_or(queue)) / lasted;
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
         let tau = lasted * CORRECTION_EPOCHS;
         if epoch.app_limited && known.tests.is_none() {
@@ -185,8 +187,13 @@ impl Cruise {
         }
         let passed = if is_dropped { (1.0 - epoch.loss) / (1.0 - known.loss) } else { 1.0 };
         let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
-        // An empty queue says nothing about the rate of service, which may be higher.
-        let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
+        // An empty queue says nothing about the rate of service, which may be higher, and neither does one
+        // whose growth is not known.
+        let weight = match before {
+            _ if is_dropped => 1.0,
+            Some(_) => (queue / target).min(1.0),
+            None => (queue / target).min(1.0),
+        };
         // Where delays vary by more than the target, one epoch may show a queue that is none.
         let least = if self.noise > target && !is_dropped { -NOISY_FALL * self.rate } else { -self.rate };
         let anchor = self.rate + (weight * (served - self.rate)).max(least);

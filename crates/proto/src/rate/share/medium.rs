@@ -24,7 +24,7 @@ use super::tuning::{
     MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, STANDING,
 };
 use crate::Time;
-use crate::path::{LossEstimator, correlation};
+use crate::path::{LossEstimator, Tested, correlation};
 use crate::rate::tally::Tally;
 
 /// Who caused losses beyond those of the known medium.
@@ -124,6 +124,8 @@ pub(super) struct Medium {
     /// Loss of the medium that a test after a pause confirmed. Other tests may raise what is known by a
     /// quarter more: if others overrun the path, a test does not tell their drops from the medium's losses.
     confirmed: f64,
+    /// What that test found, until it is told.
+    pub tested: Option<Tested>,
     /// Losses that were assumed to be the medium's since the last test.
     assumed: f64,
     /// Epochs in a row with such losses.
@@ -306,6 +308,8 @@ impl Medium {
         }
         if after_pause {
             self.confirmed = tested.rate();
+            let (packets, lost) = (tested.packets as u32, tested.lost as u32);
+            self.tested = Some(Tested { packets, lost, took: now.since(began) });
         }
         if tested.lost > known * tested.packets + 2.0 * (known * tested.packets).sqrt() + 1.0 {
             let most = (self.confirmed + OVERRUN) * tested.packets;

@@ -29,7 +29,7 @@ use epoch::{Epoch, Epochs};
 use medium::{Medium, Sent, Verdict};
 use startup::Startup;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, Tested, queue_is_long};
 use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LIMITED,
@@ -215,6 +215,10 @@ impl RateController for Share {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
     }
 
+    fn poll_tested(&mut self) -> Option<Tested> {
+        self.medium.tested.take()
+    }
+
     fn state(&self) -> &'static str {
         match self.phase {
             Phase::Startup => "startup",
@@ -310,8 +314,7 @@ impl Share {
             loss: self.medium.recent().rate(),
         });
         (self.compete, self.delays.holds) = (None, false);
-        // A flow that has just begun sends little anyway.
-        self.cruise.begin(if startup { arrived } else { arrived * PAUSE_RESUME });
+        self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Without packets it would not end.
         self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
