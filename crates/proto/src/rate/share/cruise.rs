@@ -187,13 +187,10 @@ impl Cruise {
         }
         let passed = if is_dropped { (1.0 - epoch.loss) / (1.0 - known.loss) } else { 1.0 };
         let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
-        // An empty queue says nothing about the rate of service, which may be higher, and neither does one
-        // whose growth is not known.
-        let weight = match before {
-            _ if is_dropped => 1.0,
-            Some(_) => (queue / target).min(1.0),
-            None => (queue / target).min(1.0),
-        };
+        // While the growth of the queue is not known, what was sent is no evidence of a faster service.
+        let served = if before.is_none() { served.min(self.rate) } else { served };
+        // An empty queue says nothing about the rate of service, which may be higher.
+        let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
         // Where delays vary by more than the target, one epoch may show a queue that is none.
         let least = if self.noise > target && !is_dropped { -NOISY_FALL * self.rate } else { -self.rate };
         let anchor = self.rate + (weight * (served - self.rate)).max(least);

@@ -355,6 +355,11 @@ impl Medium {
         self.suspicion.is_some_and(|suspicion| suspicion.after_pause)
     }
 
+    /// Whether a test after a pause has shown what the medium loses.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed > 0.0
+    }
+
     /// The rate at which it shows who causes the losses, while that is not known.
     pub fn test_rate(&self) -> Option<f64> {
         self.suspicion.map(|suspicion| suspicion.test)

@@ -34,7 +34,7 @@ use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LIMITED,
     LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN,
-    PAUSE_AGAIN, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE,
+    PAUSE_AGAIN, PAUSE_MEMORY, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE,
     SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
@@ -69,6 +69,8 @@ struct Marks {
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     at: Time,
+    /// Pauses in a row before this one.
+    repeated: u32,
     /// What was sent, arrived and was lost before.
     before: Sent,
     loss: f64,
@@ -283,6 +285,11 @@ impl Share {
         }
         let standing = self.delays.standing();
         match self.phase {
+            // More is lost than while the sender was slow: it has found the bottleneck.
+            Phase::Startup if self.medium.is_confirmed() && self.medium.excess() > 0.0 => {
+                self.startup.overran();
+                self.end_startup(ack);
+            }
             Phase::Startup if standing > self.queue_limit() / STARTUP_QUEUE => self.end_startup(ack),
             Phase::Drain if self.rounds > 0 && standing.as_secs_f64() < 2.0 * self.cruise.target() => {
                 self.enter(Phase::Cruise, ack);
@@ -310,6 +317,7 @@ impl Share {
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
         self.pause = Some(Pause {
             at: ack.now,
+            repeated: self.pause.map_or(0, |last| if ack.now.since(last.at) < PAUSE_MEMORY { last.repeated + 1 } else { 0 }),
             before: Sent { now: ack.now, rate: rate.max(arrived), arrived, next: ack.next, app_limited: false },
             loss: self.medium.recent().rate(),
         });
@@ -358,6 +366,7 @@ impl Share {
         self.epochs.restart(ack.next);
         match verdict {
             // The rate before the pause may have been the path's with all others silent.
+            Verdict::Medium { .. } if after_pause && self.pause.is_some_and(|pause| pause.repeated > 0) => {}
             Verdict::Medium { .. } if after_pause => {
                 self.startup = Startup::again(self.cruise.rate as u64);
                 self.enter(Phase::Startup, ack);

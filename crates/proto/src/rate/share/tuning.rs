@@ -146,6 +146,7 @@ pub const PAUSE_GAIN: f64 = 0.05;
 pub const PAUSE_ROUNDS: u32 = 3;
 pub const PAUSE_RESUME: f64 = 0.5;
 pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
+pub const PAUSE_MEMORY: Duration = Duration::from_secs(30);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
 pub const WINDOW_GAIN: u64 = 2;
 /// The window uses at least this round trip, as in `bbr`.
