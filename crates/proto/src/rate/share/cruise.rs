@@ -28,7 +28,7 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
-    FIRST_GROWTH, FULL_FADES, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS,
+    FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS,
     NOISE_PART, NOISY_FALL, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
@@ -61,6 +61,8 @@ pub(super) struct Cruise {
     drains: bool,
     /// Epochs in a row whose queue was shorter than half of the target.
     empty: u32,
+    /// Epochs until the queue has come back that the last slow phase drained.
+    fresh: u32,
 }
 
 /// What the medium loses, as far as it is known.
@@ -83,6 +85,7 @@ impl Cruise {
     /// Goes on after a phase with another pace.
     pub fn resume(&mut self) {
         (self.queue, self.mean, self.empty, self.probe, self.gain) = (None, None, 0, 0.0, 1.0);
+        self.fresh = FRESH;
     }
 
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
@@ -136,10 +139,9 @@ impl Cruise {
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         let target = self.target();
-        // What is in the pipe beyond the service makes the queue longer that later packets find. After a slow
-        // phase the queue is empty, and what passed is not what the path could have served.
-        let passed = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
-        let served = self.rate + (queue / target).min(1.0) * (passed - self.rate);
+        // What is in the pipe beyond the service makes the queue longer that later packets find. For a round
+        // trip after a slow phase this counts its packets, so the pace stays low, and the queue short for longer.
+        let served = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
         let ahead = (pipe / served - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
         let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
         let found = queue + ahead;
@@ -187,16 +189,16 @@ impl Cruise {
         }
         let passed = if is_dropped { (1.0 - epoch.loss) / (1.0 - known.loss) } else { 1.0 };
         let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
-        // While the growth of the queue is not known, what was sent is no evidence of a faster service.
-        let served = if before.is_none() { served.min(self.rate) } else { served };
         // An empty queue says nothing about the rate of service, which may be higher.
         let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
         // Where delays vary by more than the target, one epoch may show a queue that is none.
         let least = if self.noise > target && !is_dropped { -NOISY_FALL * self.rate } else { -self.rate };
         let anchor = self.rate + (weight * (served - self.rate)).max(least);
-        let step = self.step(queue, tau, served, is_dropped || known.tests.is_some());
+        self.fresh = self.fresh.saturating_sub(1);
+        let step = self.step(queue, tau, served, is_dropped || known.tests.is_some() || self.fresh > 0);
         let step = match (is_dropped, known.tests) {
             (true, None) => step.min(-DROP_MARGIN),
+            _ if self.fresh > 0 => step.min(0.0),
             _ if self.is_capped(ack.now) => step.min(CAP_GROWTH),
             _ => step,
         };

@@ -121,6 +121,7 @@ pub const SLOW_DEPTH: f64 = 1.5;
 pub const SLOW_GAIN: f64 = 0.9;
 pub const LEAST_SLOW: f64 = 0.3;
 pub const MOST_SLOW_ROUNDS: u64 = 4;
+pub const FRESH: u32 = 3;
 /// Gain of a slow phase that joins the drain of others. Chosen.
 pub const JOIN_GAIN: f64 = 0.5;
 /// On a path that loses more than [`LOSSY`], a slow phase sends this part of what arrives, and so shows the
