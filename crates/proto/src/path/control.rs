@@ -155,8 +155,11 @@ pub trait RateController: Send + fmt::Debug {
     fn is_congested(&self) -> bool {
         false
     }
-    /// What a test of the controller found out about the medium since the last call. It is believed only if
-    /// the test sent at most half of what was delivered before.
+    /// Whether the controller sends at most half of what was delivered, to find out what the medium loses.
+    fn is_testing(&self) -> bool {
+        false
+    }
+    /// What such a test found since the last call.
     fn poll_tested(&mut self) -> Option<Tested> {
         None
     }

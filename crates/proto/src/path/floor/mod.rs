@@ -173,6 +173,8 @@ pub(crate) struct Floor {
     /// Tests in a row that lost nearly everything.
     failed: u32,
     rtt: Duration,
+    /// Whether the controller tests the medium itself.
+    pub waits: bool,
     /// Whether the application knows that a fixed rate overruns the path.
     is_told: bool,
     pub stats: FloorStats,
@@ -194,6 +196,7 @@ impl Floor {
             confirmed: Confirmed::default(),
             failed: 0,
             rtt: BROKEN_ROUND,
+            waits: false,
             is_told: false,
             stats: FloorStats::default(),
         }
@@ -249,7 +252,7 @@ impl Floor {
             self.lower_confirmed(now);
         }
         match self.mode {
-            Mode::Free if is_over => {
+            Mode::Free if is_over && !self.waits => {
                 let first = if now.since(began) < SPAN { 1.0 - 1.0 / FIRST_ALARM } else { 0.0 };
                 let total = self.window.total();
                 if total.exceeds(self.lost_at(alarm(total)).max(first)) {
@@ -387,6 +390,7 @@ impl Floor {
         let spread = (loss * (1.0 - loss) / f64::from(tested.packets.max(1))).sqrt();
         self.stats.confirmed_loss = (loss + (spread - TEST_SPREAD).max(0.0)).min(MOST_LOSS);
         self.confirmed.until = now + tested.took * TESTED_VALID;
+        self.begin(Mode::Free, 0);
     }
 
     fn look_at_test(

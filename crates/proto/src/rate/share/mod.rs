@@ -217,6 +217,10 @@ impl RateController for Share {
         self.medium.excess() > 0.0 || queue_is_long(self.delays.queue, self.delays.min_rtt, self.cruise.rate as u64)
     }
 
+    fn is_testing(&self) -> bool {
+        self.phase == Phase::Pause || self.medium.tests_after_pause()
+    }
+
     fn poll_tested(&mut self) -> Option<Tested> {
         self.medium.tested.take()
     }
