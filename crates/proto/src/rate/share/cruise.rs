@@ -28,8 +28,9 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
-    FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_TARGET, MOST_BRAKE, MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS,
-    NOISE_PART, NOISY_FALL, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
+    FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_SERVED, LEAST_TARGET, LEAST_UNSEEN, MOST_BRAKE, MOST_FALL,
+    MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISY_FALL, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE,
+    TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -139,9 +140,10 @@ impl Cruise {
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         let target = self.target();
-        // What is in the pipe beyond the service makes the queue longer that later packets find. For a round
-        // trip after a slow phase this counts its packets, so the pace stays low, and the queue short for longer.
-        let served = ack.rate.map_or(self.rate, |sample| (sample.passed as f64).clamp(self.rate / 4.0, self.rate));
+        // What is in the pipe beyond the service makes the queue longer that later packets find. While the queue
+        // is empty, what passed is what this sender sent, and the service may be faster.
+        let least = if queue < target / 2.0 { LEAST_UNSEEN } else { LEAST_SERVED };
+        let served = ack.rate.map_or(1.0, |sample| (sample.passed as f64 / self.rate).clamp(least, 1.0)) * self.rate;
         let ahead = (pipe / served - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);
         let tau = ack.smoothed.max(EPOCH_LEAST).as_secs_f64() * BRAKE_ROUNDS;
         let found = queue + ahead;

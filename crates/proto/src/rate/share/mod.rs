@@ -34,8 +34,8 @@ use crate::Time;
 use tuning::{
     BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LIMITED,
     LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN,
-    PAUSE_AGAIN, PAUSE_MEMORY, PAUSE_GAIN, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE,
-    SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
+    PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
+    SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +321,9 @@ impl Share {
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
         self.pause = Some(Pause {
             at: ack.now,
-            repeated: self.pause.map_or(0, |last| if ack.now.since(last.at) < PAUSE_MEMORY { last.repeated + 1 } else { 0 }),
+            repeated: self
+                .pause
+                .map_or(0, |last| if ack.now.since(last.at) < PAUSE_MEMORY { last.repeated + 1 } else { 0 }),
             before: Sent { now: ack.now, rate: rate.max(arrived), arrived, next: ack.next, app_limited: false },
             loss: self.medium.recent().rate(),
         });

@@ -78,6 +78,11 @@ pub const NOISY_GROWTH: f64 = 0.06;
 pub const BRAKE_ROUNDS: f64 = 1.0;
 pub const MOST_BRAKE: f64 = 0.9;
 pub const MOST_FILL: f64 = 0.05;
+/// Least service that the brake assumes, as a part of the rate, with a queue and without one. Chosen: without
+/// a queue the slow phase before makes the brake last for a round trip more, which flows that drain together
+/// need, and at 0.25 the brake answered its own fall for a second.
+pub const LEAST_SERVED: f64 = 0.25;
+pub const LEAST_UNSEEN: f64 = 0.8;
 /// A queue of this many targets is drained until this part of a target is left, so that all flows that share
 /// it see the path without a queue. Chosen.
 pub const SPIKE: f64 = 4.0;
@@ -121,6 +126,7 @@ pub const SLOW_DEPTH: f64 = 1.5;
 pub const SLOW_GAIN: f64 = 0.9;
 pub const LEAST_SLOW: f64 = 0.3;
 pub const MOST_SLOW_ROUNDS: u64 = 4;
+/// The rate does not grow until this epoch after such a phase: the pace fills the queue again. Chosen.
 pub const FRESH: u32 = 3;
 /// Gain of a slow phase that joins the drain of others. Chosen.
 pub const JOIN_GAIN: f64 = 0.5;
