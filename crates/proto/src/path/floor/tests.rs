@@ -315,3 +315,38 @@ fn packets_before_a_revival_do_not_count() {
     }
     assert_eq!(floor.stats(), FloorStats::default());
 }
+
+/// Over 300 ms, at some packets per round trip, a test of this module followed that of the controller, and
+/// took five seconds.
+#[test]
+fn a_test_of_the_controller_takes_the_place_of_one_of_the_floor() {
+    for claims in [true, false] {
+        let mut model = Model::new(5, (0.4, 0.0), OPEN);
+        model.floor.waits = true;
+        model.run(Duration::from_secs(3), FAST);
+        assert_eq!(model.floor.stats().tests, 0, "it waits for the controller");
+        model.floor.waits = false;
+        if claims {
+            model.floor.on_tested(model.now, Tested { packets: 20, lost: 8, took: Duration::from_millis(600) });
+        }
+        model.run(Duration::from_secs(2), FAST);
+        let stats = model.floor.stats();
+        assert_eq!(stats.tests, u64::from(!claims), "{stats:?}");
+        // What so few packets showed is not believed for long.
+        model.run(Duration::from_secs(10), FAST);
+        let stats = model.floor.stats();
+        assert!(stats.tests == 1 && (stats.confirmed_loss - 0.4).abs() < 0.09, "{stats:?}");
+    }
+}
+
+/// A controller that overruns a policer cannot talk the floor into more than its short test showed, and not
+/// for longer than ten times its length.
+#[test]
+fn a_false_test_of_the_controller_is_corrected() {
+    let mut model = Model::new(5, (0.0, 0.0), POLICED);
+    model.run(Duration::from_millis(500), FAST);
+    model.floor.on_tested(model.now, Tested { packets: 20, lost: 14, took: Duration::from_millis(200) });
+    model.run(Duration::from_secs(6), FAST);
+    let (stats, worst) = (model.floor.stats(), model.worst(10, FAST));
+    assert!(stats.is_limited && stats.confirmed_loss < 0.09 && worst <= 1.3, "{worst} {stats:?}");
+}

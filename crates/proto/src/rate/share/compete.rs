@@ -11,20 +11,60 @@
 //! is nearly as long again. All senders of this kind see the same queue, whatever their round trips, so they
 //! look at the same time. If there are no others the queue vanishes, and all of them leave.
 //!
+//! TCP beside a queue of half a round trip empties it now and then, so such a queue is not found to stand. A
+//! sender that has only a small part of its former rate left tries to compete. It gives up if that does not
+//! pay, and tries again later: among many of this kind, each has what it had before.
+//!
 //! Called by [`super::Share`] in the phases `Compete` and `Look`. Invariant: the window falls whenever the
 //! full queue drops a packet of this sender.
 
+use core::mem;
 use core::time::Duration;
 
-use super::tuning::{COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN};
+use super::tuning::{
+    COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN, STARVED, STARVED_LONGEST, STARVED_MEMORY,
+    STARVED_WAIT, TRIAL,
+};
 use super::{AckSample, LossSample};
 use crate::Time;
 use crate::rate::{Budget, Cubic, RateController};
+
+/// Notices that others have taken nearly all of the rate of this sender.
+#[derive(Debug, Default)]
+pub(super) struct Starved {
+    /// Highest rate of late, in bytes per second, and when it was last looked at.
+    pub most: f64,
+    seen: Time,
+    /// The earliest time of the next trial, and the time between the last two.
+    next: Time,
+    wait: Duration,
+}
+
+impl Starved {
+    /// Takes the rate of an epoch. Returns whether to try if others yield to a competition.
+    pub fn is_due(&mut self, now: Time, rate: f64) -> bool {
+        let aged = now.since(mem::replace(&mut self.seen, now));
+        self.most = rate.max(self.most * (-aged.as_secs_f64() / STARVED_MEMORY).exp());
+        if !self.is_starved(rate) || now < self.next {
+            return false;
+        }
+        self.wait = (2 * self.wait).clamp(STARVED_WAIT, STARVED_LONGEST);
+        self.next = now + self.wait;
+        true
+    }
+
+    /// Whether this rate is a small part of the highest one.
+    pub fn is_starved(&self, rate: f64) -> bool {
+        rate < STARVED * self.most
+    }
+}
 
 /// State of the competition, described in the module documentation.
 #[derive(Debug)]
 pub(super) struct Compete {
     cubic: Cubic,
+    /// When a trial began, until it has paid.
+    trial: Option<Time>,
     /// Longest queueing delay since the competition began, and since the queue last fell.
     longest: Duration,
     peak: Duration,
@@ -36,10 +76,18 @@ pub(super) struct Compete {
 }
 
 impl Compete {
-    /// Begins with a window of `window` bytes.
-    pub fn begin(window: u64) -> Self {
+    /// Begins with a window of `window` bytes. It may be a trial.
+    pub fn begin(window: u64, trial: Option<Time>) -> Self {
         let cubic = Cubic::avoiding(window);
-        Self { cubic, longest: Duration::ZERO, peak: Duration::ZERO, due: None, since_look: 0, look_after: FIRST_LOOK }
+        Self {
+            cubic,
+            trial,
+            longest: Duration::ZERO,
+            peak: Duration::ZERO,
+            due: None,
+            since_look: 0,
+            look_after: FIRST_LOOK,
+        }
     }
 
     /// Takes an acknowledgement. The latest packets found queues of `queue` and more.
@@ -67,6 +115,11 @@ impl Compete {
     /// Ends a round trip.
     pub fn end_round(&mut self) {
         self.since_look += 1;
+    }
+
+    /// Whether a trial is over. The one that has paid goes on, and those of many flows of this kind do not pay.
+    pub fn ends_trial(&mut self, now: Time) -> bool {
+        self.trial.take_if(|began| now.since(*began) > TRIAL).is_some()
     }
 
     /// Whether it is time to look, beside a queue of this length.

@@ -91,7 +91,12 @@ impl Cruise {
 
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
     pub fn target(&self) -> f64 {
-        let own = (TARGET_SCALE / self.rate.max(LEAST_PACE)).sqrt();
+        self.target_at(self.rate)
+    }
+
+    /// The same for a flow of this rate.
+    pub fn target_at(&self, rate: f64) -> f64 {
+        let own = (TARGET_SCALE / rate.max(LEAST_PACE)).sqrt();
         // Shorter than a queue that overflowed, and still the shorter the faster this flow is.
         let target = self.full.map_or(own, |(full, _)| own * full / (full + own));
         target.max(LEAST_TARGET)

@@ -22,7 +22,7 @@ mod tuning;
 use core::mem;
 use core::time::Duration;
 
-use compete::Compete;
+use compete::{Compete, Starved};
 use cruise::{Cruise, Known};
 use delays::Delays;
 use epoch::{Epoch, Epochs};
@@ -76,6 +76,15 @@ struct Pause {
     loss: f64,
 }
 
+/// The present or last phase with a pace below the rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slow {
+    /// Pace of a phase other than start-up and cruise, in bytes per second.
+    pace: f64,
+    /// When it began.
+    at: Time,
+}
+
 /// How a queue answers when this sender drains it.
 #[derive(Debug, Default)]
 struct Draining {
@@ -101,13 +110,11 @@ pub struct Share {
     epochs: Epochs,
     cruise: Cruise,
     medium: Medium,
-    /// Pace of a phase other than start-up and cruise, in bytes per second.
-    slow: f64,
+    slow: Slow,
     pause: Option<Pause>,
     /// The competition with a sender that fills the queue.
     compete: Option<Compete>,
-    /// When the sender last slowed down.
-    slowed: Time,
+    starved: Starved,
     draining: Draining,
     marks: Marks,
     /// Part of the recent acknowledgements before whose packets the application had too little to send.
@@ -125,10 +132,10 @@ impl Default for Share {
             epochs: Epochs::default(),
             cruise: Cruise::default(),
             medium: Medium::default(),
-            slow: 0.0,
+            slow: Slow::default(),
             pause: None,
             compete: None,
-            slowed: Time::ZERO,
+            starved: Starved::default(),
             draining: Draining::default(),
             marks: Marks::default(),
             limited: 0.0,
@@ -206,7 +213,7 @@ impl RateController for Share {
         let pace = match self.phase {
             Phase::Startup => return self.startup.budget(self.delays.min_rtt),
             Phase::Cruise => self.cruise.pace(),
-            Phase::Drain | Phase::Slow | Phase::Pause | Phase::Look | Phase::Compete => self.slow,
+            Phase::Drain | Phase::Slow | Phase::Pause | Phase::Look | Phase::Compete => self.slow.pace,
         };
         let round = self.delays.min_rtt.max(self.delays.smoothed).max(LEAST_ROUND);
         let product = (self.cruise.rate * round.as_secs_f64()) as u64;
@@ -260,8 +267,8 @@ impl Share {
 
     /// Begins a phase with this part of the rate.
     fn slow_down(&mut self, phase: Phase, gain: f64, ack: &AckSample) {
-        self.slowed = ack.now;
-        self.slow = (self.cruise.rate * gain).max(1.0);
+        self.slow.at = ack.now;
+        self.slow.pace = (self.cruise.rate * gain).max(1.0);
         self.enter(phase, ack);
     }
 
@@ -300,7 +307,10 @@ impl Share {
             }
             Phase::Compete if self.compete.as_ref().is_none_or(|compete| compete.is_due(standing)) => self.look(ack),
             // The queue has vanished: there is no other sender that fills it.
-            Phase::Look if self.rounds > 0 && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target() => {
+            Phase::Look
+                if self.rounds > 0
+                    && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target_at(self.starved.most) =>
+            {
                 (self.compete, self.delays.holds) = (None, false);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
@@ -311,6 +321,7 @@ impl Share {
 
     fn end_startup(&mut self, ack: &AckSample) {
         self.cruise.begin(self.startup.best as f64);
+        self.starved.most = self.starved.most.max(self.cruise.rate);
         self.slow_down(Phase::Drain, DRAIN_GAIN, ack);
     }
 
@@ -331,7 +342,7 @@ impl Share {
         self.cruise.begin(arrived * PAUSE_RESUME);
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Without packets it would not end.
-        self.slow = self.slow.max(2.0 * PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
+        self.slow.pace = self.slow.pace.max(2.0 * PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
@@ -347,12 +358,15 @@ impl Share {
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
+        if !epoch.app_limited && self.starved.is_due(ack.now, self.cruise.rate) {
+            return self.compete(self.cruise.rate, Some(ack.now), ack);
+        }
         let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
         if mem::take(&mut self.delays.fell) {
             // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
             // the path without any queue.
             self.slow_down(Phase::Slow, JOIN_GAIN, ack);
-        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at.max(self.slowed)) > life) {
+        } else if self.delays.near_at.is_none_or(|at| ack.now.since(at.max(self.slow.at)) > life) {
             let is_blind = self.delays.low.as_secs_f64() > self.cruise.target();
             self.draining.blind = if is_blind { self.draining.blind + 1 } else { 0 };
             self.delays.low = Duration::MAX;
@@ -388,11 +402,16 @@ impl Share {
             Phase::Startup if !ack.app_limited && self.startup.is_full() => self.end_startup(ack),
             Phase::Cruise => self.end_cruise_round(ack),
             Phase::Compete => {
-                if let Some(compete) = &mut self.compete {
-                    compete.end_round();
+                let Some(compete) = &mut self.compete else { return };
+                compete.end_round();
+                let rate = compete.budget().window as f64 / ack.smoothed.as_secs_f64();
+                if compete.ends_trial(ack.now) && self.starved.is_starved(rate) {
+                    (self.compete, self.delays.holds) = (None, false);
+                    self.cruise.begin(rate);
+                    self.enter(Phase::Cruise, ack);
                 }
             }
-            Phase::Look if lasted >= LOOK_ROUNDS && ack.now.since(self.slowed) >= LEAST_LOOK_TIME => {
+            Phase::Look if lasted >= LOOK_ROUNDS && ack.now.since(self.slow.at) >= LEAST_LOOK_TIME => {
                 self.enter(Phase::Compete, ack);
             }
             Phase::Drain if lasted >= DRAIN_ROUNDS => self.enter(Phase::Cruise, ack),
@@ -400,7 +419,7 @@ impl Share {
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
             }
-            Phase::Pause if ack.now.since(self.slowed) >= LEAST_LOOK_TIME.max(ack.smoothed * PAUSE_ROUNDS) => {
+            Phase::Pause if ack.now.since(self.slow.at) >= LEAST_LOOK_TIME.max(ack.smoothed * PAUSE_ROUNDS) => {
                 if let Some(Pause { before, loss, .. }) = self.pause {
                     self.medium.begin_again(loss, Sent { now: ack.now, next: ack.next, ..before }, self.cruise.rate);
                 }
@@ -439,11 +458,15 @@ impl Share {
             self.delays.forget();
             self.cruise.begin(rate);
         } else {
-            let window = rate * ack.smoothed.as_secs_f64();
-            self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW)));
-            self.delays.holds = true;
-            self.enter(Phase::Compete, ack);
+            self.compete(rate, None, ack);
         }
+    }
+
+    fn compete(&mut self, rate: f64, trial: Option<Time>, ack: &AckSample) {
+        let window = rate * ack.smoothed.as_secs_f64();
+        self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW), trial));
+        self.delays.holds = true;
+        self.enter(Phase::Compete, ack);
     }
 
     fn look(&mut self, ack: &AckSample) {

@@ -1,6 +1,6 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
-use super::tuning::STANDING;
+use super::tuning::{STANDING, STARVED_WAIT};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -157,4 +157,40 @@ fn an_application_that_needs_less_is_overrun_later() {
     assert!(!medium.is_overrun(true));
     (256..512).for_each(|number| medium.on_fate(number, number % 8 != 0));
     assert!(medium.is_overrun(true));
+}
+
+/// TCP left a fortieth of a link of 25 Mbit/s whose queue was half a round trip: it emptied that queue now and
+/// then, so no queue stood.
+#[test]
+fn a_starved_sender_tries_to_compete_and_waits_after_a_trial() {
+    let (mut starved, mut now) = (Starved::default(), Time::from_millis(1_000));
+    let mut trials = Vec::new();
+    while now < Time::from_millis(200_000) {
+        let rate = if now < Time::from_millis(5_000) { 3e6 } else { 1e4 };
+        if starved.is_due(now, rate) {
+            trials.push(now);
+        }
+        now += RTT;
+    }
+    assert!(trials[0] <= Time::from_millis(5_100), "{trials:?}");
+    let waits: Vec<_> = trials.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    // Then the higher rate is forgotten.
+    assert!(waits.len() == 1 && waits[0] >= STARVED_WAIT, "{waits:?}");
+    assert!(!Starved::default().is_due(now, 1e4), "it never had more");
+}
+
+/// The brake took what passed in a slow phase for the service of the path. It lowered the pace, took that for
+/// the service again, and left a fifth of the link free for a second.
+#[test]
+fn the_pace_comes_back_at_once_after_a_slow_phase() {
+    let (mut path, rate) = (Path::new(), 3_125_000.0);
+    path.run(Duration::from_secs(2), rate);
+    let mut slow = Duration::ZERO;
+    for _ in 0..2_000 {
+        path.run(RTT / 8, rate);
+        let is_slow = path.share.budget().pacing < (0.9 * rate) as u64;
+        slow += if is_slow && path.share.state() == "cruise" { RTT / 8 } else { Duration::ZERO };
+    }
+    // Fifteen seconds have six slow phases.
+    assert!(slow <= 6 * RTT, "{slow:?}");
 }

@@ -188,6 +188,14 @@ pub const LEAST_LOOK: f64 = 0.2;
 /// Slow phases in a row that saw no delay near the least one, after which the queue is that of a sender of
 /// another kind: those of this kind drain at the same time. Chosen: two, and one for a newcomer.
 pub const BLIND: u32 = 3;
+/// A sender whose rate fell below this part of its highest one, which fades in this many seconds, tries to
+/// compete. The time from one trial to the next doubles. A trial lasts so long, and has to bring so many times
+/// the rate. Chosen.
+pub const STARVED: f64 = 1.0 / 16.0;
+pub const STARVED_MEMORY: f64 = 20.0;
+pub const STARVED_WAIT: Duration = Duration::from_secs(30);
+pub const STARVED_LONGEST: Duration = Duration::from_secs(480);
+pub const TRIAL: Duration = Duration::from_secs(10);
 /// A queue of so many targets has vanished.
 pub const LOOK_VANISHED: f64 = 2.0;
 
