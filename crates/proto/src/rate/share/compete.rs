@@ -117,7 +117,7 @@ impl Compete {
         self.since_look += 1;
     }
 
-    /// Whether a trial is over. The one that has paid goes on, and those of many flows of this kind do not pay.
+    /// Whether a trial is over. One that has paid goes on.
     pub fn ends_trial(&mut self, now: Time) -> bool {
         self.trial.take_if(|began| now.since(*began) > TRIAL).is_some()
     }

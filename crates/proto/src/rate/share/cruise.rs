@@ -145,8 +145,8 @@ impl Cruise {
         let queue = (standing.as_secs_f64() - self.noise).max(0.0);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         let target = self.target();
-        // What is in the pipe beyond the service makes the queue longer that later packets find. While the queue
-        // is empty, what passed is what this sender sent, and the service may be faster.
+        // What is in the pipe beyond the service makes the queue longer that later packets find. While the
+        // queue is empty, what passed is what this sender sent, and the service may be faster.
         let least = if queue < target / 2.0 { LEAST_UNSEEN } else { LEAST_SERVED };
         let served = ack.rate.map_or(1.0, |sample| (sample.passed as f64 / self.rate).clamp(least, 1.0)) * self.rate;
         let ahead = (pipe / served - ack.now.since(ack.left).as_secs_f64()).clamp(-queue / 2.0, 0.5);

@@ -159,8 +159,8 @@ fn an_application_that_needs_less_is_overrun_later() {
     assert!(medium.is_overrun(true));
 }
 
-/// TCP left a fortieth of a link of 25 Mbit/s whose queue was half a round trip: it emptied that queue now and
-/// then, so no queue stood.
+/// TCP left a fortieth of a link of 25 Mbit/s whose queue was half a round trip: it emptied that queue now
+/// and then, so no queue stood.
 #[test]
 fn a_starved_sender_tries_to_compete_and_waits_after_a_trial() {
     let (mut starved, mut now) = (Starved::default(), Time::from_millis(1_000));

@@ -189,8 +189,8 @@ pub const LEAST_LOOK: f64 = 0.2;
 /// another kind: those of this kind drain at the same time. Chosen: two, and one for a newcomer.
 pub const BLIND: u32 = 3;
 /// A sender whose rate fell below this part of its highest one, which fades in this many seconds, tries to
-/// compete. The time from one trial to the next doubles. A trial lasts so long, and has to bring so many times
-/// the rate. Chosen.
+/// compete. The time from one trial to the next doubles. A trial lasts so long, and has to bring more than
+/// this part. Chosen: sixteen flows of this kind do not try.
 pub const STARVED: f64 = 1.0 / 16.0;
 pub const STARVED_MEMORY: f64 = 20.0;
 pub const STARVED_WAIT: Duration = Duration::from_secs(30);
