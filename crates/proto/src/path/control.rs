@@ -110,9 +110,9 @@ pub struct LossSample {
 /// What a medium lost of the packets of a test, which were so slow that no bottleneck dropped them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tested {
-    /// Packets of the test, and how many of them were lost.
+    /// Packets of the test.
     pub packets: u32,
-    /// Lost ones.
+    /// How many of them were lost.
     pub lost: u32,
     /// How long the test took.
     pub took: Duration,

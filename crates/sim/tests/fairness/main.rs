@@ -217,6 +217,20 @@ fn s18_more_flows_share_the_queue() {
     }
 }
 
+/// TCP empties a queue of half a round trip now and then, so it never stands. `share` yielded until it had
+/// 0.03 of the link beside CUBIC and 0.06 beside NewReno.
+#[test]
+fn share_is_not_starved_beside_a_queue_of_half_a_round_trip() {
+    for seed in 1..=3 {
+        for other in ["cubic", "newreno"] {
+            let contest = Contest { mbit: 25, rtt: "60ms", queue: "30ms", flows: vec!["share", other] };
+            let result = contest.run(seed);
+            print(&contest, &result);
+            assert!(result.0[0] >= 0.07 && result.0[1] >= 0.42, "{contest:?}, seed {seed}: {:?}", result.0);
+        }
+    }
+}
+
 /// Ours competes only while CUBIC fills the queue: 16 MB take about 20 s, and 10 s later the queue is as
 /// short as alone. Two of ours do not take each other for a sender that fills the queue.
 #[test]

@@ -330,11 +330,10 @@ impl Share {
         let arrived = self.epochs.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
         let startup = self.phase == Phase::Startup;
         let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
+        let recent = self.pause.filter(|last| ack.now.since(last.at) < PAUSE_MEMORY);
         self.pause = Some(Pause {
             at: ack.now,
-            repeated: self
-                .pause
-                .map_or(0, |last| if ack.now.since(last.at) < PAUSE_MEMORY { last.repeated + 1 } else { 0 }),
+            repeated: recent.map_or(0, |last| last.repeated + 1),
             before: Sent { now: ack.now, rate: rate.max(arrived), arrived, next: ack.next, app_limited: false },
             loss: self.medium.recent().rate(),
         });
@@ -386,10 +385,12 @@ impl Share {
         self.epochs.restart(ack.next);
         match verdict {
             // The rate before the pause may have been the path's with all others silent.
-            Verdict::Medium { .. } if after_pause && self.pause.is_some_and(|pause| pause.repeated > 0) => {}
+            // After several pauses in a row, start-ups may be what overruns it.
             Verdict::Medium { .. } if after_pause => {
-                self.startup = Startup::again(self.cruise.rate as u64);
-                self.enter(Phase::Startup, ack);
+                if self.pause.is_none_or(|pause| pause.repeated == 0) {
+                    self.startup = Startup::again(self.cruise.rate as u64);
+                    self.enter(Phase::Startup, ack);
+                }
             }
             Verdict::Medium { rate } => self.cruise.restore(rate),
             Verdict::Bottleneck { arrived } => self.cruise.limit(arrived / (1.0 - self.medium.loss()), ack),

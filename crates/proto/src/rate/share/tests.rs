@@ -182,15 +182,32 @@ fn a_starved_sender_tries_to_compete_and_waits_after_a_trial() {
 /// The brake took what passed in a slow phase for the service of the path. It lowered the pace, took that for
 /// the service again, and left a fifth of the link free for a second.
 #[test]
-fn the_pace_comes_back_at_once_after_a_slow_phase() {
-    let (mut path, rate) = (Path::new(), 3_125_000.0);
-    path.run(Duration::from_secs(2), rate);
-    let mut slow = Duration::ZERO;
-    for _ in 0..2_000 {
-        path.run(RTT / 8, rate);
-        let is_slow = path.share.budget().pacing < (0.9 * rate) as u64;
-        slow += if is_slow && path.share.state() == "cruise" { RTT / 8 } else { Duration::ZERO };
-    }
-    // Fifteen seconds have six slow phases.
-    assert!(slow <= 6 * RTT, "{slow:?}");
+fn without_a_queue_the_brake_does_not_take_its_own_pace_for_the_service() {
+    let (rate, now) = (3_125_000.0, Time::from_millis(1_000));
+    let mut cruise = Cruise::default();
+    cruise.begin(rate);
+    // Half of the pipe is full, and a third of the rate passed in the last round trip.
+    let (passed, in_pipe) = ((rate / 3.0) as u64, (rate * RTT.as_secs_f64() / 2.0) as u64);
+    let ack = AckSample {
+        now,
+        bytes: 1_500,
+        in_flight: in_pipe,
+        newest: 100,
+        left: now - RTT / 2,
+        next: 200,
+        rtt: Some(RTT),
+        one_way: Some(RTT / 2),
+        newest_bytes: 1_500,
+        app_limited: false,
+        totals: Totals { sent: 1_000_000 + in_pipe, passed: 1_000_000, acked: 1_000_000 },
+        smoothed: RTT,
+        min_rtt: RTT,
+        rate: Some(RateSample { acked: passed, passed, app_limited: false }),
+        dispersion: None,
+    };
+    cruise.on_ack(&ack, Duration::ZERO, false);
+    assert!(cruise.pace() >= 0.8 * rate, "{}", cruise.pace() / rate);
+    // A queue shows that no more is served.
+    cruise.on_ack(&ack, Duration::from_millis(3), false);
+    assert!(cruise.pace() <= 0.3 * rate, "{}", cruise.pace() / rate);
 }

@@ -153,6 +153,7 @@ pub const PAUSE_GAIN: f64 = 0.05;
 pub const PAUSE_ROUNDS: u32 = 3;
 pub const PAUSE_RESUME: f64 = 0.5;
 pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
+/// Pauses closer than this are in a row. Chosen: longer than fifty flows need to begin, 0.2 s apart.
 pub const PAUSE_MEMORY: Duration = Duration::from_secs(30);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
 pub const WINDOW_GAIN: u64 = 2;
@@ -196,7 +197,8 @@ pub const STARVED_MEMORY: f64 = 20.0;
 pub const STARVED_WAIT: Duration = Duration::from_secs(30);
 pub const STARVED_LONGEST: Duration = Duration::from_secs(480);
 pub const TRIAL: Duration = Duration::from_secs(10);
-/// A queue of so many targets has vanished.
+/// A queue has vanished if it is shorter than so many targets of the highest rate of late: that of a starved
+/// flow is as long as the queue of TCP.
 pub const LOOK_VANISHED: f64 = 2.0;
 
 // Losses of the medium (`medium.rs`).
