@@ -11,60 +11,41 @@
 //! is nearly as long again. All senders of this kind see the same queue, whatever their round trips, so they
 //! look at the same time. If there are no others the queue vanishes, and all of them leave.
 //!
-//! TCP beside a queue of half a round trip empties it now and then, so such a queue is not found to stand. A
-//! sender that has only a small part of its former rate left tries to compete. It gives up if that does not
-//! pay, and tries again later: among many of this kind, each has what it had before.
+//! It also leaves if its window is too small for the law of CUBIC, and if the queue dropped nothing of it for
+//! some looks ([`Left`]). [`super::pressed`] notices senders whose queue does not stand.
 //!
 //! Called by [`super::Share`] in the phases `Compete` and `Look`. Invariant: the window falls whenever the
 //! full queue drops a packet of this sender.
 
-use core::mem;
 use core::time::Duration;
 
 use super::tuning::{
-    COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN, STARVED, STARVED_LONGEST, STARVED_MEMORY,
-    STARVED_WAIT, TRIAL,
+    COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN, THIN, THIN_FALLS, VAIN_GROWTH, VAIN_LOOKS,
+    VAIN_TIME,
 };
 use super::{AckSample, LossSample};
 use crate::Time;
 use crate::rate::{Budget, Cubic, RateController};
 
-/// Notices that others have taken nearly all of the rate of this sender.
-#[derive(Debug, Default)]
-pub(super) struct Starved {
-    /// Highest rate of late, in bytes per second, and when it was last looked at.
-    pub most: f64,
-    seen: Time,
-    /// The earliest time of the next trial, and the time between the last two.
-    next: Time,
-    wait: Duration,
-}
-
-impl Starved {
-    /// Takes the rate of an epoch. Returns whether to try if others yield to a competition.
-    pub fn is_due(&mut self, now: Time, rate: f64) -> bool {
-        let aged = now.since(mem::replace(&mut self.seen, now));
-        self.most = rate.max(self.most * (-aged.as_secs_f64() / STARVED_MEMORY).exp());
-        if !self.is_starved(rate) || now < self.next {
-            return false;
-        }
-        self.wait = (2 * self.wait).clamp(STARVED_WAIT, STARVED_LONGEST);
-        self.next = now + self.wait;
-        true
-    }
-
-    /// Whether this rate is a small part of the highest one.
-    pub fn is_starved(&self, rate: f64) -> bool {
-        rate < STARVED * self.most
-    }
+/// Why a competition ended, other than by a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The window is so small that its law drops much: too many share the path.
+    Thin,
+    /// The queue does not overflow, so nobody fills it.
+    Vain,
 }
 
 /// State of the competition, described in the module documentation.
 #[derive(Debug)]
 pub(super) struct Compete {
     cubic: Cubic,
-    /// When a trial began, until it has paid.
-    trial: Option<Time>,
+    /// Falls of the window in a row to less than [`THIN`].
+    thin: u32,
+    /// When the full queue last dropped a packet of this sender, its window after that, and looks since then.
+    dropped: Time,
+    least: u64,
+    looks: u32,
     /// Longest queueing delay since the competition began, and since the queue last fell.
     longest: Duration,
     peak: Duration,
@@ -76,12 +57,15 @@ pub(super) struct Compete {
 }
 
 impl Compete {
-    /// Begins with a window of `window` bytes. It may be a trial.
-    pub fn begin(window: u64, trial: Option<Time>) -> Self {
+    /// Begins with a window of `window` bytes.
+    pub fn begin(window: u64, now: Time) -> Self {
         let cubic = Cubic::avoiding(window);
         Self {
             cubic,
-            trial,
+            thin: 0,
+            dropped: now,
+            least: window,
+            looks: 0,
             longest: Duration::ZERO,
             peak: Duration::ZERO,
             due: None,
@@ -103,7 +87,13 @@ impl Compete {
     /// Takes a loss at this queueing delay. Beside a short queue the medium caused the loss.
     pub fn on_loss(&mut self, loss: &LossSample, queue: Duration) {
         if queue * 2 > self.longest {
+            let before = self.cubic.budget().window;
             self.cubic.on_loss(&LossSample { persistent: false, ..*loss });
+            let window = self.cubic.budget().window;
+            if window < before {
+                self.thin = if window < THIN { self.thin + 1 } else { 0 };
+            }
+            (self.dropped, self.least, self.looks) = (loss.now, window, 0);
         }
     }
 
@@ -117,9 +107,17 @@ impl Compete {
         self.since_look += 1;
     }
 
-    /// Whether a trial is over. One that has paid goes on.
-    pub fn ends_trial(&mut self, now: Time) -> bool {
-        self.trial.take_if(|began| now.since(*began) > TRIAL).is_some()
+    /// Whether to end the competition, and why.
+    pub fn leaves(&self, now: Time) -> Option<Left> {
+        if self.thin >= THIN_FALLS {
+            Some(Left::Thin)
+        } else if self.cubic.budget().window > VAIN_GROWTH * self.least
+            || self.looks >= VAIN_LOOKS && now.since(self.dropped) > VAIN_TIME
+        {
+            Some(Left::Vain)
+        } else {
+            None
+        }
     }
 
     /// Whether it is time to look, beside a queue of this length.
@@ -131,6 +129,7 @@ impl Compete {
     /// rate that the sender may use.
     pub fn look(&mut self, queue: Duration, min_rtt: Duration) -> f64 {
         (self.due, self.peak, self.since_look) = (None, queue, 0);
+        self.looks += 1;
         self.look_after = (2 * self.look_after).min(COMPETE_ROUNDS);
         let all = min_rtt.as_secs_f64() / (min_rtt + queue).as_secs_f64().max(1e-6);
         (all * LOOK_MARGIN).max(LEAST_LOOK)

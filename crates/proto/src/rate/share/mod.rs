@@ -7,13 +7,14 @@
 //! more is lost than the medium takes, all flows that see it pause, so that they learn the path anew.
 //!
 //! It uses one-way delays, so a queue of the other direction and jitter of the way back do not matter. Beside
-//! a sender that keeps a queue full, as TCP does, it competes as CUBIC ([`compete`]).
+//! a sender that fills a queue ([`pressed`]), as TCP does, it competes as CUBIC ([`compete`]).
 
 mod compete;
 mod cruise;
 mod delays;
 mod epoch;
 mod medium;
+mod pressed;
 mod startup;
 #[cfg(test)]
 mod tests;
@@ -22,19 +23,20 @@ mod tuning;
 use core::mem;
 use core::time::Duration;
 
-use compete::{Compete, Starved};
+use compete::Compete;
 use cruise::{Cruise, Known};
 use delays::Delays;
 use epoch::{Epoch, Epochs};
 use medium::{Medium, Sent, Verdict};
+use pressed::Pressed;
 use startup::Startup;
 
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, Tested, queue_is_long};
 use crate::Time;
 use tuning::{
-    BLIND, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW, LIMITED,
-    LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS, OVERRUN,
-    PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
+    BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW,
+    LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS,
+    OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
     SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
@@ -114,7 +116,7 @@ pub struct Share {
     pause: Option<Pause>,
     /// The competition with a sender that fills the queue.
     compete: Option<Compete>,
-    starved: Starved,
+    pressed: Pressed,
     draining: Draining,
     marks: Marks,
     /// Part of the recent acknowledgements before whose packets the application had too little to send.
@@ -135,7 +137,7 @@ impl Default for Share {
             slow: Slow::default(),
             pause: None,
             compete: None,
-            starved: Starved::default(),
+            pressed: Pressed::default(),
             draining: Draining::default(),
             marks: Marks::default(),
             limited: 0.0,
@@ -185,6 +187,8 @@ impl RateController for Share {
     fn on_loss(&mut self, loss: &LossSample) {
         if let Some(compete) = &mut self.compete {
             compete.on_loss(loss, self.delays.queue);
+        } else if self.phase == Phase::Cruise {
+            self.pressed.on_loss(loss.now, self.delays.queue.as_secs_f64());
         }
     }
 
@@ -309,7 +313,7 @@ impl Share {
             // The queue has vanished: there is no other sender that fills it.
             Phase::Look
                 if self.rounds > 0
-                    && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target_at(self.starved.most) =>
+                    && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target_at(self.pressed.most) =>
             {
                 (self.compete, self.delays.holds) = (None, false);
                 self.cruise.resume();
@@ -321,7 +325,7 @@ impl Share {
 
     fn end_startup(&mut self, ack: &AckSample) {
         self.cruise.begin(self.startup.best as f64);
-        self.starved.most = self.starved.most.max(self.cruise.rate);
+        self.pressed.most = self.pressed.most.max(self.cruise.rate);
         self.slow_down(Phase::Drain, DRAIN_GAIN, ack);
     }
 
@@ -357,8 +361,9 @@ impl Share {
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
-        if !epoch.app_limited && self.starved.is_due(ack.now, self.cruise.rate) {
-            return self.compete(self.cruise.rate, Some(ack.now), ack);
+        let (rate, queue) = (self.cruise.rate, epoch.mean.as_secs_f64());
+        if !epoch.app_limited && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate)) {
+            return self.compete(rate, ack);
         }
         let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
         if mem::take(&mut self.delays.fell) {
@@ -406,7 +411,8 @@ impl Share {
                 let Some(compete) = &mut self.compete else { return };
                 compete.end_round();
                 let rate = compete.budget().window as f64 / ack.smoothed.as_secs_f64();
-                if compete.ends_trial(ack.now) && self.starved.is_starved(rate) {
+                if let Some(left) = compete.leaves(ack.now) {
+                    self.pressed.left(ack.now, left);
                     (self.compete, self.delays.holds) = (None, false);
                     self.cruise.begin(rate);
                     self.enter(Phase::Cruise, ack);
@@ -438,11 +444,13 @@ impl Share {
             (self.draining.rounds, self.draining.rate, self.draining.queue) = (0, self.cruise.rate, queue);
             return;
         }
-        if queue > self.draining.queue.mul_f64(FALLS) {
+        let jumped = self.delays.has_jumped();
+        let others = if jumped { 0.0 } else { CROWD * self.cruise.target_at(self.draining.rate) };
+        if queue > self.draining.queue.mul_f64(FALLS) && queue.as_secs_f64() > others {
             self.draining.rounds += 1;
         }
         self.draining.queue = queue;
-        let enough = if self.delays.has_jumped() { JUMPED } else { UNDRAINED };
+        let enough = if jumped { JUMPED } else { UNDRAINED };
         if self.draining.rounds < enough {
             return;
         }
@@ -458,14 +466,15 @@ impl Share {
         if self.delays.has_jumped() || is_lossy {
             self.delays.forget();
             self.cruise.begin(rate);
-        } else {
-            self.compete(rate, None, ack);
+        } else if self.pressed.trusts_a_standing_queue() {
+            self.compete(rate, ack);
         }
     }
 
-    fn compete(&mut self, rate: f64, trial: Option<Time>, ack: &AckSample) {
+    fn compete(&mut self, rate: f64, ack: &AckSample) {
         let window = rate * ack.smoothed.as_secs_f64();
-        self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW), trial));
+        self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW), ack.now));
+        self.pressed.begin();
         self.delays.holds = true;
         self.enter(Phase::Compete, ack);
     }

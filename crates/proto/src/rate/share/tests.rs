@@ -1,6 +1,7 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
-use super::tuning::{STANDING, STARVED_WAIT};
+use super::compete::Left;
+use super::tuning::{LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -159,24 +160,92 @@ fn an_application_that_needs_less_is_overrun_later() {
     assert!(medium.is_overrun(true));
 }
 
+/// Epochs of a round trip with this rate and mean queue in milliseconds, until the sender is pressed or the
+/// time is over. Returns how long that took.
+fn until_pressed(pressed: &mut Pressed, now: &mut Time, rate: f64, queue: f64, seconds: u64) -> Option<Duration> {
+    let cruise = Cruise::default();
+    let began = *now;
+    while now.since(began) < Duration::from_secs(seconds) {
+        *now += RTT;
+        if pressed.is_due(*now, rate, queue / 1e3, |rate| cruise.target_at(rate)) {
+            return Some(now.since(began));
+        }
+    }
+    None
+}
+
 /// TCP left a fortieth of a link of 25 Mbit/s whose queue was half a round trip: it emptied that queue now
 /// and then, so no queue stood.
 #[test]
-fn a_starved_sender_tries_to_compete_and_waits_after_a_trial() {
-    let (mut starved, mut now) = (Starved::default(), Time::from_millis(1_000));
-    let mut trials = Vec::new();
-    while now < Time::from_millis(200_000) {
-        let rate = if now < Time::from_millis(5_000) { 3e6 } else { 1e4 };
-        if starved.is_due(now, rate) {
-            trials.push(now);
-        }
-        now += RTT;
+fn a_sender_with_little_left_is_pressed_if_the_queue_is_not_its_own() {
+    let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));
+    assert_eq!(until_pressed(&mut pressed, &mut now, 3e6, 2.0, 5), None);
+    // A queue of its target is what flows of its kind keep.
+    assert_eq!(until_pressed(&mut pressed, &mut now, 2e5, 8.0, 5), None);
+    let lasted = until_pressed(&mut pressed, &mut now, 2e5, 25.0, 5);
+    assert!(lasted.is_some_and(|lasted| lasted < Duration::from_secs(4)), "{lasted:?}");
+    // It never had more.
+    assert_eq!(until_pressed(&mut Pressed::default(), &mut now, 2e5, 25.0, 60), None);
+}
+
+#[test]
+fn a_long_queue_that_overflows_again_and_again_presses() {
+    let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));
+    for overflow in 0..OVERFLOWS {
+        assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 4), None, "{overflow}");
+        // Losses of one overflow, and one beside a shorter queue.
+        [0.025, 0.025, 0.01].iter().for_each(|queue| pressed.on_loss(now, *queue));
     }
-    assert!(trials[0] <= Time::from_millis(5_100), "{trials:?}");
-    let waits: Vec<_> = trials.windows(2).map(|pair| pair[1].since(pair[0])).collect();
-    // Then the higher rate is forgotten.
-    assert!(waits.len() == 1 && waits[0] >= STARVED_WAIT, "{waits:?}");
-    assert!(!Starved::default().is_due(now, 1e4), "it never had more");
+    assert!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 1).is_some());
+    // They are forgotten.
+    let mut pressed = Pressed::default();
+    for _ in 0..4 {
+        assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 1 + LATE.as_secs()), None);
+        pressed.on_loss(now, 0.025);
+    }
+}
+
+/// Fifty flows on 25 Mbit/s competed with each other for as long as they ran.
+#[test]
+fn a_competition_with_a_thin_window_is_not_repeated_soon() {
+    let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        pressed.begin();
+        assert_eq!(until_pressed(&mut pressed, &mut now, 3e6, 2.0, 10), None);
+        pressed.left(now, Left::Thin);
+        let began = now;
+        while until_pressed(&mut pressed, &mut now, 1e6, 25.0, 1).is_none() {
+            pressed.on_loss(now, 0.025);
+        }
+        waits.push(now.since(began).as_secs());
+    }
+    assert!(waits.iter().zip([30, 60, 120]).all(|(waited, least)| (least..least + 2).contains(waited)), "{waits:?}");
+}
+
+/// One of fifty flows took the others for TCP, and had a sixth of the link.
+#[test]
+fn a_competition_beside_a_queue_that_never_overflows_is_left() {
+    let mut now = Time::from_millis(1_000);
+    let mut compete = Compete::begin(100 * PACKET, now);
+    for _ in 0..VAIN_LOOKS {
+        assert_eq!(compete.leaves(now), None);
+        compete.look(Duration::from_millis(10), RTT);
+        now += VAIN_TIME / VAIN_LOOKS + RTT;
+    }
+    assert_eq!(compete.leaves(now), Some(Left::Vain));
+    compete.on_loss(&LossSample { now, bytes: 1_500, sent: now, persistent: false }, RTT);
+    assert_eq!(compete.leaves(now), None);
+    // So many flows share the path that the window stays small.
+    let mut compete = Compete::begin(20 * PACKET, now);
+    let mut falls = 0;
+    while compete.leaves(now).is_none() {
+        now += RTT;
+        compete.on_loss(&LossSample { now, bytes: 1_500, sent: now, persistent: false }, RTT);
+        falls += 1;
+    }
+    // 14, 9.8, 6.9, 4.8 and 3.4 packets.
+    assert_eq!((falls, compete.leaves(now)), (5, Some(Left::Thin)));
 }
 
 /// The brake took what passed in a slow phase for the service of the path. It lowered the pace, took that for

@@ -1,0 +1,94 @@
+//! Notices a sender that fills the queue again and again, but lets it empty in between, as TCP does beside a
+//! queue of half a round trip. Such a queue never stands, so draining it does not show that sender.
+//!
+//! A flow of this kind yields while the queue is longer than its target. Among flows of this kind it does so
+//! only until its rate is fair, because the queue of N equal flows is as long as the target of each
+//! ([`super::cruise`]). Beside TCP it yields until nothing is left. So the queue has to be much longer than
+//! the target for most of some seconds, and one of two signs has to be there:
+//!
+//! - The full queue has dropped packets of this sender at least twice. Flows of this kind overflow a queue
+//!   while some of them start, and not later.
+//! - The rate is a small part [`STARVED`] of the highest one of late. Among flows of this kind, a flow whose
+//!   target is that much shorter than the queue has more than [`LONG`] squared times its fair rate. So at
+//!   least `LONG² / STARVED` = 15 flows have started since then.
+//!
+//! Both may be wrong while many start. Therefore a competition that is left as [`Left::Thin`] is not repeated
+//! for a time that doubles, and one that is left as [`Left::Vain`] needs a sign of this module. Called by
+//! [`super::Share`] for each epoch and loss in the phase `Cruise`.
+
+use core::mem;
+use core::time::Duration;
+
+use super::compete::Left;
+use super::tuning::{
+    APART, FULL, LATE, LONG, LOOK_VANISHED, OVERFLOWS, PRESSED_PART, PRESSED_TIME, STARVED, THIN_LONGEST, THIN_WAIT,
+};
+use crate::Time;
+
+/// State of the signs, described in the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Pressed {
+    /// Highest rate of late, in bytes per second.
+    pub most: f64,
+    /// When an epoch last ended.
+    seen: Time,
+    /// Longest mean queue of an epoch of late, in seconds.
+    longest: f64,
+    /// Part of the recent time in which the queue was much longer than the target.
+    part: f64,
+    /// Overflows of late, and the time of the last one.
+    overflows: u32,
+    overflowed: Time,
+    /// Whether the last competition was in vain.
+    doubts: bool,
+    /// The earliest time of the next competition, and how long the sender waited for it.
+    next: Time,
+    wait: Duration,
+}
+
+impl Pressed {
+    /// Takes the rate of an epoch in bytes per second and its mean queue in seconds; `target` gives that of a
+    /// rate. Returns whether to compete.
+    pub fn is_due(&mut self, now: Time, rate: f64, queue: f64, target: impl Fn(f64) -> f64) -> bool {
+        let aged = now.since(mem::replace(&mut self.seen, now)).as_secs_f64();
+        let fades = (-aged / LATE.as_secs_f64()).exp();
+        (self.most, self.longest) = (rate.max(self.most * fades), queue.max(self.longest * fades));
+        if now.since(self.overflowed) > LATE {
+            self.overflows = 0;
+        }
+        // Beside a queue that a look would call gone, the competition would end at once.
+        let is_long = queue > (LONG * target(rate)).max(LOOK_VANISHED * target(self.most));
+        self.part += (f64::from(u8::from(is_long)) - self.part) * (1.0 - (-aged / PRESSED_TIME).exp());
+        let has_sign = self.overflows >= OVERFLOWS || rate < STARVED * self.most;
+        self.part > PRESSED_PART && has_sign && now >= self.next
+    }
+
+    /// Takes a loss beside this queue in seconds.
+    pub fn on_loss(&mut self, now: Time, queue: f64) {
+        if queue > FULL * self.longest && now.since(self.overflowed) > APART {
+            self.overflowed = now;
+            self.overflows += 1;
+        }
+    }
+
+    /// Whether a queue that stands is enough to compete.
+    pub fn trusts_a_standing_queue(&self) -> bool {
+        !self.doubts
+    }
+
+    /// A competition begins.
+    pub fn begin(&mut self) {
+        (self.part, self.overflows, self.doubts) = (0.0, 0, false);
+    }
+
+    /// It ended without a look that saw the queue vanish.
+    pub fn left(&mut self, now: Time, left: Left) {
+        match left {
+            Left::Vain => self.doubts = true,
+            Left::Thin => {
+                self.wait = (2 * self.wait).clamp(THIN_WAIT, THIN_LONGEST);
+                self.next = now + self.wait;
+            }
+        }
+    }
+}
