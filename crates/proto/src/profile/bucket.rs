@@ -34,7 +34,7 @@ pub const fn bucket(blocks: BucketBlocks) -> Profile {
         layout: Layout::Generations,
         elimination: Elimination::WhenStuck,
         redundancy: Redundancy::new(Proactive::Bucket(blocks)),
-        rate_control: RateControl::Bbr,
+        rate_control: RateControl::Share,
         delivery: Delivery::AsComplete,
     }
 }

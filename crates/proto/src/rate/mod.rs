@@ -63,10 +63,10 @@ fn own_time(rate: u64) -> Duration {
 #[non_exhaustive]
 pub enum RateControl {
     /// Model of the bottleneck after the BBR family. It does not take random loss for congestion.
-    #[default]
     Bbr,
     /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
     /// and does not compete with TCP for a full queue.
+    #[default]
     Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
     Cubic,
