@@ -38,11 +38,12 @@ const TIME: f64 = 0.05;
 /// Drops whose spans are compared, and drops whose bytes are, evenly chosen among all.
 const ENDS: usize = 400;
 const COMPARED: usize = 2_000;
-/// Parts of that bound between which the rate is searched first, and the step. A drop of the medium while
-/// the bucket was full makes the bound too high, so lower rates follow.
-const NEAR: [f64; 2] = [0.97, 1.03];
+/// Parts of that bound between which the rate is searched first, and the step: the bound is too low where the
+/// bucket was full in every long span. A drop of the medium while it was full makes the bound too high, so
+/// lower rates follow.
+const NEAR: [f64; 2] = [0.97, 1.15];
 const NEAR_STEP: f64 = 1.000_5;
-const FAR: [f64; 2] = [0.1, 1.03];
+const FAR: [f64; 2] = [0.1, 0.97];
 const FAR_STEP: f64 = 1.002;
 /// The best of the lower rates are searched again, in these steps. Chosen: in eight seconds an error of half
 /// a step is a packet at 12 Mbit/s.
