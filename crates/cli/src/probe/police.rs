@@ -1,9 +1,9 @@
 //! Recognises a policer: a token bucket that passes what fits and drops the rest, without a queue.
 //!
 //! [`recognise`] replays the packets of both phases through buckets of many rates, without a limit of their
-//! size. Where a policer drops a packet, its bucket is empty to less than a packet. So with the right rate all
-//! its drops find the same number of bytes used, which is the size of the bucket, however fast the sender was
-//! and whether the bucket was full in between. Random losses, single or in bursts, find any number. A queue
+//! size. Where a policer drops a packet, its bucket is empty to less than a packet. So with the right rate
+//! all its drops find the same number of bytes used, which is the size of the bucket, however fast the sender
+//! was and whether the bucket was full in between. Random losses, single or in bursts, find any number. A queue
 //! has the same law, and shows it in the delay: where `b` bytes of the bucket are used, a packet of a queue
 //! waits for `b / R`. docs/probe.md section "Policers" says what was measured.
 
@@ -89,8 +89,8 @@ pub struct Dropped {
 
 impl Policer {
     /// What it dropped of both phases, beside what is known to be dropped at our own rate: the packets that
-    /// were lost while the bucket was as good as empty. The rate is known to a part only, so a drop that finds
-    /// somewhat fewer bytes used than the fit allows sets them.
+    /// were lost while the bucket was as good as empty. The rate is known to a part only, so a drop that
+    /// finds somewhat fewer bytes used than the fit allows sets them.
     pub fn dropped(&self, light: &[Followed], full: &[Followed]) -> [Dropped; 2] {
         let (rate, size) = (self.rate_bps / 8.0, self.bucket_bytes as f64);
         let mut bucket = Bucket::new(rate);
@@ -129,8 +129,8 @@ fn least_rtt(light: &[Followed], full: &[Followed]) -> Option<f64> {
     light.iter().chain(full).filter_map(|packet| packet.rtt).min_by(f64::total_cmp)
 }
 
-/// The packets of both phases with the number of theirs, in the order and with the times in which they came to
-/// the end of a queue.
+/// The packets of both phases with the number of their phase, in the order and with the times in which they
+/// came to the end of a queue.
 fn at_the_bottleneck(light: &[Followed], full: &[Followed]) -> Vec<(usize, Followed)> {
     let least = least_rtt(light, full).unwrap_or_default();
     let of = |phase, packets| behind_queue(packets, least).into_iter().map(move |packet| (phase, packet));

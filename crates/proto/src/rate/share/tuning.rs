@@ -68,8 +68,8 @@ pub const NOISE_EPOCHS: usize = 5;
 pub const MOST_FALL: f64 = 0.3;
 pub const MOST_GROWTH: f64 = 0.25;
 /// Growth of the first probe after [`PROBE_AFTER`] epochs without a queue; it doubles while it pays. Chosen:
-/// at capacity it queues a thirtieth of a round trip, and a gain of 1.25 at once queued a quarter, for which a
-/// key stroke beside a bulk stream waited.
+/// at capacity it queues a thirtieth of a round trip, and a gain of 1.25 at once queued a quarter, for which
+/// a key stroke beside a bulk stream waited.
 pub const FIRST_GROWTH: f64 = 0.03;
 pub const PROBE_AFTER: u32 = 3;
 /// Limits of a fall to the rate of service, and of that growth, where delays vary by more than the target.
