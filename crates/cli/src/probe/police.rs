@@ -3,9 +3,9 @@
 //! [`recognise`] replays the packets of both phases through buckets of many rates, without a limit of their
 //! size. Where a policer drops a packet, its bucket is empty to less than a packet. So with the right rate
 //! all its drops find the same number of bytes used, which is the size of the bucket, however fast the sender
-//! was and whether the bucket was full in between. Random losses, single or in bursts, find any number. A queue
-//! has the same law, and shows it in the delay: where `b` bytes of the bucket are used, a packet of a queue
-//! waits for `b / R`. docs/probe.md section "Policers" says what was measured.
+//! was and whether the bucket was full in between. Random losses, single or in bursts, find any number. A
+//! queue has the same law, and shows it in the delay: where `b` bytes of the bucket are used, a packet of a
+//! queue waits for `b / R`. docs/probe.md section "Policers" says what was measured.
 
 use std::fmt;
 
