@@ -180,6 +180,7 @@ fn wrong_options_say_what_to_write_and_change_nothing() {
         ("code", "xor", TW_EINVAL, "code: unknown code"),
         ("redundancy", "every", TW_EINVAL, "redundancy: "),
         ("rate_control", "bbq", TW_EINVAL, "rate_control: "),
+        ("rate_control", "bbr", TW_EINVAL, "rate_control: rate control \"bbr\" was replaced by \"share\""),
         ("max_rate", "fast", TW_EINVAL, "max_rate: \"fast\" is not a rate"),
         ("max_rate", "1bit", TW_EINVAL, "max_rate: max_rate must be at least 8000"),
         ("max_overhead", "101%", TW_EINVAL, "max_overhead: "),

@@ -31,10 +31,10 @@ pub struct Coding {
     /// profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
-    /// Rate control: bbr (the default, does not take random loss for congestion), share (a short queue for
-    /// many flows of ours, policers and radio slots; yields to TCP), cubic, newreno, aimd:PACKETS,PERCENT
-    /// (falls at congestion marks), train (packet trains), fixed:RATE, and in a tunnel open (no limit: for
-    /// flows that control their rate themselves)
+    /// Rate control: share (the default, a short queue for any number of our flows, does not take random
+    /// loss for congestion), cubic, newreno, aimd:PACKETS,PERCENT (falls at congestion marks), train
+    /// (packet trains), fixed:RATE, and in a tunnel open (no limit: for flows that control their rate
+    /// themselves)
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]
@@ -139,7 +139,7 @@ impl fmt::Display for CodingError {
             Self::Config(error) => error.fmt(f),
             Self::NoControl => f.write_str(
                 "rate control open would flood the path: it is for the verb tunnel, whose flows control their rate \
-                 themselves; take the rate control bbr",
+                 themselves; take the rate control share",
             ),
         }
     }

@@ -59,8 +59,9 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--code", "cauchi"], &["cauchi", "did you mean \"cauchy\"?", "rlc, cauchy, rlc16"]);
     refused(
         &["send", "x", &link, "--rate-control", "warp"],
-        &["warp", "bbr, share, cubic, newreno, aimd:1,80, train, fixed:25mbit"],
+        &["warp", "share, cubic, newreno, aimd:1,80, train, fixed:25mbit"],
     );
+    refused(&["send", "x", &link, "--rate-control", "bbr"], &["replaced by \"share\"", "write share"]);
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
     refused(&["receive", "--listen", "7700"], &["7700"]);
@@ -103,7 +104,7 @@ fn choices_that_do_not_go_together_end_with_2_and_what_to_choose() {
         refused(&[job, &["--profile", "pipeline:65,1.25"]].concat(), &["G from 1 to 64 symbols, and R from 1 to 4"]);
         refused(&[job, &["--profile", "bucket:15,0.9"]].concat(), &["GAMMA from 1 to 1.5"]);
         refused(&[job, &["--redundancy", "pipeline:16,1.25,resend"]].concat(), &["the answer resend", "deficit"]);
-        refused(&[job, &["--profile", "pipeline", "--rate-control", "open"]].concat(), &["flood the path", "bbr"]);
+        refused(&[job, &["--profile", "pipeline", "--rate-control", "open"]].concat(), &["flood the path", "share"]);
         refused(
             &[job, &["--profile", "block", "--redundancy", "every:5"]].concat(),
             &["every:5 needs a sliding window"],

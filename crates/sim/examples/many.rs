@@ -100,7 +100,7 @@ impl Keys {
         if !is_ours {
             return Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
         }
-        let control = self.text("control", "bbr").parse().unwrap_or_else(|error| panic!("control: {error}"));
+        let control = self.text("control", "share").parse().unwrap_or_else(|error| panic!("control: {error}"));
         let config = Config::builder().rate_control(control).build().expect("in range");
         let mut stream = Flow::bulk(End::Near, ENDLESS);
         if self.0.contains_key("app") {

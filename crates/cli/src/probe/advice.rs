@@ -65,8 +65,8 @@ const ENOUGH: u64 = 64;
 const CARRIED: f64 = 0.9;
 /// Loss below which TCP is as good: one in a thousand (README, "When not to use this").
 const FREE_OF_LOSS: f64 = 0.001;
-/// Loss that full load may have beyond light load: what a competitor's own probing costs
-/// (`rate/bbr/tuning.rs`, after BBRv2).
+/// Loss that full load may have beyond light load: what a competitor's own probing costs. Chosen: half of the
+/// loss that BBRv2 takes for congestion.
 const TOLERANCE: f64 = 0.01;
 /// A queue is long if it exceeds this fraction of the least round trip and this many milliseconds, as for
 /// rate control (`rate/mod.rs`).

@@ -44,7 +44,7 @@ pub struct Args {
     /// Generations kept in each direction of a path, 4 to 128
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(4..=128))]
     generations: u64,
-    /// Rate control of the hops: bbr (the default), share, cubic, newreno or fixed:RATE
+    /// Rate control of the hops: share (the default), cubic, newreno or fixed:RATE
     #[arg(long, value_name = "NAME")]
     rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second over one hop [example: 20mbit]

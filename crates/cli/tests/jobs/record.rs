@@ -102,7 +102,7 @@ fn replay_of_a_bench(profile: &[&str]) {
     let wrong = tidewire(&["replay", &far]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("give the recording of the end that sends"));
-    let wrong = tidewire(&["replay", "--rate-control", "bbr", &near]).output().unwrap();
+    let wrong = tidewire(&["replay", "--rate-control", "cubic", &near]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     // A byte that changed on the disk.
     let mut bytes = std::fs::read(&near).unwrap();

@@ -28,10 +28,10 @@ const RULES: [(&str, System); 9] = [
     (" (combo)", System::Rule(Ratio::Combo, RateControl::Open)),
     (" (combo-printed)", System::Rule(Ratio::ComboPrinted, RateControl::Open)),
     (" (adaptive)", System::Rule(Ratio::Planned, RateControl::Open)),
-    (" (min, rate control)", System::Rule(Ratio::Least, RateControl::Bbr)),
-    (" (combo, rate control)", System::Rule(Ratio::Combo, RateControl::Bbr)),
-    (" (combo-printed, rate control)", System::Rule(Ratio::ComboPrinted, RateControl::Bbr)),
-    (" (adaptive, rate control)", System::Rule(Ratio::Planned, RateControl::Bbr)),
+    (" (min, rate control)", System::Rule(Ratio::Least, RateControl::Share)),
+    (" (combo, rate control)", System::Rule(Ratio::Combo, RateControl::Share)),
+    (" (combo-printed, rate control)", System::Rule(Ratio::ComboPrinted, RateControl::Share)),
+    (" (adaptive, rate control)", System::Rule(Ratio::Planned, RateControl::Share)),
     (" (default)", System::Default),
 ];
 

@@ -29,7 +29,7 @@ pub const PAPER: Paper = Paper {
         Experiment { name: "equations", title: "Equations (1), (4) and (5)", cases: equations },
         Experiment { name: "wire-rate", title: "Rate on the wire in windows of 100 ms", cases: windows },
         Experiment { name: "estimator", title: "Rate beside a constant rate: model and measurement", cases: estimator },
-        Experiment { name: "two-flows", title: "Shares of two flows, and beside CUBIC and our BBR", cases: two_flows },
+        Experiment { name: "two-flows", title: "Shares of two flows, and beside CUBIC and share", cases: two_flows },
     ],
     #[cfg(target_os = "linux")]
     lab: &lab::EXPERIMENTS,
@@ -185,8 +185,8 @@ fn two_flows(_: bool) -> Vec<Case> {
         ("rcdp beside rcdp", [ours, ours]),
         ("printed beside CUBIC", [PRINTED, RateControl::Cubic]),
         ("rcdp beside CUBIC", [ours, RateControl::Cubic]),
-        ("printed beside our BBR", [PRINTED, RateControl::Bbr]),
-        ("rcdp beside our BBR", [ours, RateControl::Bbr]),
+        ("printed beside share", [PRINTED, RateControl::Share]),
+        ("rcdp beside share", [ours, RateControl::Share]),
     ];
     let points = pairs.into_iter().flat_map(|pair| [5, 10, 20, 40].map(|queue| (pair, queue)));
     cases(points, |&((name, controls), queue_ms)| {

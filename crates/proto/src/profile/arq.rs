@@ -20,6 +20,6 @@ pub const ARQ: Profile = Profile {
     layout: Layout::Sliding,
     elimination: Elimination::WhenStuck,
     redundancy: Redundancy::ARQ,
-    rate_control: RateControl::Bbr,
+    rate_control: RateControl::Share,
     delivery: Delivery::AsComplete,
 };

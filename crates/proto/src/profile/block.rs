@@ -30,7 +30,7 @@ pub const fn block(k: u16, r: u16) -> Profile {
         layout: Layout::Generations,
         elimination: Elimination::WhenStuck,
         redundancy: Redundancy::new(Proactive::Block { k, r }),
-        rate_control: RateControl::Bbr,
+        rate_control: RateControl::Share,
         delivery: Delivery::AsComplete,
     }
 }

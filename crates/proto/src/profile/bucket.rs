@@ -4,7 +4,7 @@
 //! `bucket:CAP,GAMMA` has blocks of at most CAP symbols, and GAMMA combinations per symbol over GF(2^16), the
 //! field of the paper's implementation (section 4.1.1). `,fixed` is the paper's baseline: blocks of exactly
 //! CAP symbols, filled with empty ones. The paper runs under TCP NewReno, whose ACKs hide the repaired
-//! losses. Ours are not hidden from rate control (RFC 9265), so the profile has `bbr`.
+//! losses. Ours are not hidden from rate control (RFC 9265), so the profile has `share`.
 
 use tidewire_codec::Code;
 
@@ -34,7 +34,7 @@ pub const fn bucket(blocks: BucketBlocks) -> Profile {
         layout: Layout::Generations,
         elimination: Elimination::WhenStuck,
         redundancy: Redundancy::new(Proactive::Bucket(blocks)),
-        rate_control: RateControl::Bbr,
+        rate_control: RateControl::Share,
         delivery: Delivery::AsComplete,
     }
 }

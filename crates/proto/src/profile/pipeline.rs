@@ -32,7 +32,7 @@ pub const fn pipeline(blocks: PipelineBlocks) -> Profile {
         layout: Layout::Sliding,
         elimination: Elimination::WhenStuck,
         redundancy: Redundancy::new(Proactive::Pipeline(blocks)),
-        rate_control: RateControl::Bbr,
+        rate_control: RateControl::Share,
         delivery: Delivery::AsComplete,
     }
 }

@@ -21,6 +21,6 @@ pub const STREAM: Profile = Profile {
     layout: Layout::Sliding,
     elimination: Elimination::WhenStuck,
     redundancy: Redundancy::ADAPTIVE,
-    rate_control: RateControl::Bbr,
+    rate_control: RateControl::Share,
     delivery: Delivery::AsComplete,
 };

@@ -5,7 +5,6 @@
 //! packet, and the controller answers with a [`Budget`].
 
 mod aimd;
-mod bbr;
 mod cubic;
 mod fixed;
 mod hystart;
@@ -23,7 +22,6 @@ use core::str::FromStr;
 use core::time::Duration;
 
 pub use aimd::{Aimd, AimdSteps};
-pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
@@ -62,11 +60,9 @@ fn own_time(rate: u64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum RateControl {
-    /// Model of the bottleneck after the BBR family. It does not take random loss for congestion.
-    #[default]
-    Bbr,
     /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
     /// and does not compete with TCP for a full queue.
+    #[default]
     Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
     Cubic,
@@ -91,7 +87,7 @@ pub enum RateControl {
 
 impl RateControl {
     /// Names that a user can write.
-    const NAMES: [&'static str; 8] = ["bbr", "share", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
+    const NAMES: [&'static str; 7] = ["share", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
 
     /// Makes the controller. The user vouches for a fixed rate; every other one keeps the floor of sanity.
     pub(crate) fn build(self) -> Controller {
@@ -101,7 +97,6 @@ impl RateControl {
 
     fn made(self) -> Box<dyn RateController> {
         match self {
-            Self::Bbr => Box::new(Bbr::default()),
             Self::Share => Box::new(Share::default()),
             Self::Cubic => Box::new(Cubic::default()),
             Self::NewReno => Box::new(NewReno::default()),
@@ -117,7 +112,6 @@ impl RateControl {
 impl fmt::Display for RateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bbr => f.write_str("bbr"),
             Self::Share => f.write_str("share"),
             Self::Cubic => f.write_str("cubic"),
             Self::NewReno => f.write_str("newreno"),
@@ -136,6 +130,8 @@ impl fmt::Display for RateControl {
 pub enum BadRateControl {
     /// The name is unknown.
     Name(String),
+    /// The name `bbr`, of the default before `share`.
+    Replaced,
     /// The steps after `aimd:` are not steps.
     Steps(String),
     /// The constants after `train:` are not in range.
@@ -157,6 +153,9 @@ impl fmt::Display for BadRateControl {
                      open limits nothing"
                 )
             }
+            Self::Replaced => f.write_str(
+                "rate control \"bbr\" was replaced by \"share\", which is the default; write share, or leave the choice out",
+            ),
             Self::Steps(text) => write!(
                 f,
                 "bad steps {text:?} of aimd; write them like aimd:1,80 (packets by which the window grows in a round \
@@ -180,7 +179,7 @@ impl FromStr for RateControl {
 
     fn from_str(text: &str) -> Result<Self, BadRateControl> {
         match (text, text.split_once(':')) {
-            ("bbr", _) => Ok(Self::Bbr),
+            ("bbr", _) => Err(BadRateControl::Replaced),
             ("share", _) => Ok(Self::Share),
             ("cubic", _) => Ok(Self::Cubic),
             ("newreno", _) => Ok(Self::NewReno),
@@ -215,7 +214,6 @@ mod tests {
     #[test]
     fn names_round_trip() {
         for (name, control) in [
-            ("bbr", RateControl::Bbr),
             ("share", RateControl::Share),
             ("cubic", RateControl::Cubic),
             ("newreno", RateControl::NewReno),
@@ -242,5 +240,6 @@ mod tests {
         ] {
             assert!(bad.parse::<RateControl>().is_err(), "{bad}");
         }
+        assert_eq!("bbr".parse::<RateControl>(), Err(BadRateControl::Replaced));
     }
 }

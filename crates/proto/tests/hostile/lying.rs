@@ -188,7 +188,7 @@ fn claimed(control: RateControl, seconds: u64, claims: impl Fn(u64, u64) -> bool
 #[test]
 fn s10_false_arrivals_bring_no_more_than_an_honest_path() {
     const SECOND: u64 = 2_500_000;
-    for text in ["bbr", "share", "train", "aimd:1,80", "open"] {
+    for text in ["share", "train", "aimd:1,80", "open"] {
         let control: RateControl = text.parse().expect("a control");
         let most = 10 * SECOND + 50_000;
         for (name, claims, most) in [

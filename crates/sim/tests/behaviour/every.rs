@@ -27,7 +27,7 @@ const REDUNDANCIES: [&str; 13] = [
     "bucket:2,1.25,fixed",
 ];
 const ANSWERS: [&str; 6] = ["", ",open", ",resend", ",deficit", ",planned", ",icm"];
-const CONTROLS: [&str; 7] = ["bbr", "cubic", "newreno", "aimd", "aimd:1,50", "train", "fixed:10mbit"];
+const CONTROLS: [&str; 7] = ["share", "cubic", "newreno", "aimd", "aimd:1,50", "train", "fixed:10mbit"];
 
 /// Both ends with a profile over a link that loses 5 % of the packets.
 fn lossy(profile: Profile, flows: Vec<Flow>) -> Trial {

@@ -134,10 +134,10 @@ fn behind_a_policer_every_rate_control_keeps_the_bound() {
         for (rtt, from) in [("20ms", 3), ("60ms", 3), ("200ms", 5)] {
             let settings = policed(rtt, loss);
             for seed in seeds() {
-                for control in ["bbr", "share", "train", "aimd", "cubic", "open", "messages", "20 Mbit/s"] {
+                for control in ["share", "train", "aimd", "cubic", "open", "messages", "20 Mbit/s"] {
                     let counts = match control {
                         "messages" => tunnel(&settings, seed, 12),
-                        "20 Mbit/s" => stream("bbr", Some(2_500_000), &settings, seed, 12).0,
+                        "20 Mbit/s" => stream("share", Some(2_500_000), &settings, seed, 12).0,
                         _ => stream(control, None, &settings, seed, 12).0,
                     };
                     let (floor, worst) = (counts.floor, counts.worst(from));
@@ -195,7 +195,7 @@ fn media_that_lose_packets_lose_no_goodput() {
         ("gilbert:40%,4", 2),
     ] {
         for seed in seeds() {
-            let (counts, _) = stream("bbr", None, &[(Direction::Forward, "loss", loss)], seed, 14);
+            let (counts, _) = stream("share", None, &[(Direction::Forward, "loss", loss)], seed, 14);
             let part = (counts.samples[280].0 - counts.samples[80].0) as f64 / 10.0 / 3_125_000.0;
             println!("{loss} {seed}: {part:.3} of the link, {:?}", counts.floor);
             assert!(counts.floor.tests <= most && !counts.floor.is_limited, "{loss} {seed}: {:?}", counts.floor);

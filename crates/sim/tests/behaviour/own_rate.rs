@@ -47,7 +47,7 @@ fn a_full_queue_drops_at_our_own_rate() {
 
 #[test]
 fn what_the_medium_loses_is_not_dropped_at_our_own_rate() {
-    for name in ["bbr", "share", "cubic"] {
+    for name in ["share", "cubic"] {
         let report = ten_seconds(control(name), &[(Direction::Forward, "loss", "5%")]);
         let (lost, own) = (report.near.packets.lost, report.near.loss.at_own_rate.packets);
         println!("{name}: {lost} lost, {own} at our own rate, {} by the link", report.forward.lost);
@@ -83,8 +83,7 @@ impl Trace for Recorder {
 #[test]
 fn the_phases_of_each_controller_are_told_once_when_they_change() {
     for (name, wanted) in [
-        ("bbr", &["startup", "drain", "cruise", "up", "down"][..]),
-        ("share", &["startup", "drain", "cruise"]),
+        ("share", &["startup", "drain", "cruise"][..]),
         ("cubic", &["slow_start", "congestion_avoidance"]),
         ("newreno", &["slow_start", "congestion_avoidance"]),
         ("aimd", &["slow_start", "congestion_avoidance"]),

@@ -94,7 +94,7 @@ fn a_code_without_further_keys_sends_lost_symbols_again() {
 #[test]
 fn the_overlapped_form_has_at_least_1_3_times_the_goodput_of_the_basic_form() {
     for loss in ["0%", "5%", "20%"] {
-        for rate_control in [RateControl::Bbr, RateControl::Fixed { bits_per_second: 48_000_000 }] {
+        for rate_control in [RateControl::Share, RateControl::Fixed { bits_per_second: 48_000_000 }] {
             let [overlapped, basic] = [rcdp(84), rcdp_basic(84)]
                 .map(|profile| goodput(&trial(Profile { rate_control, ..profile }, loss, 10_000_000)));
             println!("{loss} {rate_control:?}: {:.1} and {:.1} Mbit/s", overlapped / 1e6, basic / 1e6);

@@ -16,7 +16,7 @@ const BYTES: u64 = 5_000_000;
 /// the link's or longer by the turns of the peer, which reports its delay.
 #[test]
 fn ends_that_look_late_measure_what_the_link_does() {
-    for rate in ["bbr", "cubic", "newreno", "aimd:1,80", "train", "fixed:20mbit"] {
+    for rate in ["share", "cubic", "newreno", "aimd:1,80", "train", "fixed:20mbit"] {
         for loss in ["0%", "3%"] {
             let rate_control = rate.parse::<RateControl>().expect("a name");
             let config = Config::builder().rate_control(rate_control).build().expect("in range");
@@ -39,7 +39,7 @@ fn ends_that_look_late_measure_what_the_link_does() {
 /// A driver learns that it should be exact where packets leave in trains, and only there.
 #[test]
 fn trains_alone_ask_for_exact_times() {
-    for (rate, trains) in [("train", true), ("bbr", false), ("fixed:20mbit", false)] {
+    for (rate, trains) in [("train", true), ("share", false), ("fixed:20mbit", false)] {
         let config = Config::builder().rate_control(rate.parse().expect("a name")).build().expect("in range");
         let mut pair = Pair::new(config.clone(), config, &link(&[]), 3);
         let mut load = Load::new(&[Flow::bulk(End::Near, BYTES)], 3);

@@ -64,7 +64,7 @@ impl Contest {
             }
             let mut trial = Trial::new(link.clone(), vec![flow], seed * 16 + n as u64);
             let mut config = Config::builder().rate_control(control.parse().unwrap()).build().expect("in range");
-            if !["bbr", "share"].contains(control) {
+            if *control != "share" {
                 // Like TCP: no proactive repair.
                 config = config.to_builder().redundancy("none".parse().unwrap()).build().expect("in range");
             }
@@ -178,7 +178,7 @@ fn print(contest: &Contest, (shares, queueing, dropped): &(Vec<f64>, f64, f64)) 
 
 #[test]
 fn a_shallow_queue_is_filled_and_not_overrun() {
-    let contests = contests(&[&["bbr"]]);
+    let contests = contests(&[&["share"]]);
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
         print(contest, &result);
         let (shares, queueing, dropped) = result;
@@ -188,7 +188,7 @@ fn a_shallow_queue_is_filled_and_not_overrun() {
 
 #[test]
 fn s18_beside_another_controller_each_gets_its_part() {
-    let contests = contests(&[&["bbr", "cubic"], &["bbr", "newreno"]]);
+    let contests = contests(&[&["share", "cubic"], &["share", "newreno"]]);
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
         print(contest, &result);
         let (ours, other) = (result.0[0], result.0[1]);
@@ -208,7 +208,7 @@ fn s18_beside_another_controller_each_gets_its_part() {
 /// `docs/survival.md`), and somewhat more if the others differ.
 #[test]
 fn s18_more_flows_share_the_queue() {
-    let contests = contests(&[&["bbr", "cubic", "cubic"], &["bbr", "cubic", "cubic", "cubic"]]);
+    let contests = contests(&[&["share", "cubic", "cubic"], &["share", "cubic", "cubic", "cubic"]]);
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
         print(contest, &result);
         let fair = result.0.iter().sum::<f64>() / contest.flows.len() as f64;
@@ -232,7 +232,7 @@ fn share_tries_to_compete_beside_a_queue_of_half_a_round_trip() {
 /// short as alone. Two of ours do not take each other for a sender that fills the queue.
 #[test]
 fn the_queue_is_short_again_when_the_other_has_left() {
-    for flows in [&["bbr", "cubic"][..], &["bbr", "bbr", "cubic"]] {
+    for flows in [&["share", "cubic"][..], &["share", "share", "cubic"]] {
         for contest in contests(&[flows]) {
             let (shares, after, _) = contest.run_with(1, 16_000_000, Duration::from_secs(30)..Duration::from_secs(40));
             println!("{contest:?}: {after:.1} ms, {shares:.3?}");
@@ -259,7 +259,7 @@ fn the_model_of_bbr_does_to_cubic_what_linux_does() {
 #[test]
 fn beside_bbr_ours_keeps_its_part() {
     for seed in 1..=3 {
-        for contest in contests(&[&["bbr", KERNEL_BBR]]) {
+        for contest in contests(&[&["share", KERNEL_BBR]]) {
             let result = contest.run(seed);
             print(&contest, &result);
             let (ours, other) = (result.0[0], result.0[1]);
@@ -272,7 +272,7 @@ fn beside_bbr_ours_keeps_its_part() {
 #[test]
 fn beside_three_cubics_ours_takes_no_more_than_its_part() {
     for seed in 1..=3 {
-        for contest in contests(&[&["bbr", "cubic", "cubic", "cubic"]]) {
+        for contest in contests(&[&["share", "cubic", "cubic", "cubic"]]) {
             let result = contest.run(seed);
             print(&contest, &result);
             let least = result.0[1..].iter().copied().fold(1.0, f64::min);

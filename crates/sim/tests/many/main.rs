@@ -121,7 +121,7 @@ fn gap(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// With `bbr`, five and more drop four fifths of what they send (docs/fairness.md).
+/// Each yields to the others without drops: a queue that all see has one length for all (docs/fairness.md).
 #[test]
 fn flows_of_ours_share_a_link_evenly_with_a_short_queue() {
     for (ahead, longest) in [(2, 8.0), (6, 12.0), (10, 15.0)] {
@@ -147,7 +147,7 @@ fn both_directions_keep_their_rates_and_short_queues() {
     assert!(outcome.queue <= 6.0, "{} ms", outcome.queue);
 }
 
-/// `bbr` has 3 Mbit/s here.
+/// A controller that measures round trips takes the jitter of the way back for a queue, and yields to it.
 #[test]
 fn jitter_of_the_way_back_is_no_queue() {
     let settings = &[HOME[0], HOME[1], HOME[2], (BACK, "jitter", "20ms"), (AHEAD, "loss", "1%")];
@@ -165,7 +165,7 @@ fn a_slot_is_used_and_not_flooded() {
     assert!(outcome.queue <= 30.0, "{} ms", outcome.queue);
 }
 
-/// `bbr` sends five times what arrives, for as long as it runs.
+/// A controller that takes all losses without a queue for the medium's sends five times what arrives here.
 #[test]
 fn a_policer_is_found_and_not_overrun() {
     let settings =

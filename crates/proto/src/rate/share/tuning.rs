@@ -25,7 +25,8 @@ pub const NEAR_LIFE: Duration = Duration::from_millis(2_500);
 pub const NEAR_ROUNDS: u32 = 40;
 /// A least delay that falls by this much contained a queue of others. Chosen as [`NEAR`].
 pub const FALL: Duration = Duration::from_micros(500);
-/// Number of samples whose minimum counts: the FEEDBACK of a quarter of a round trip, as in `bbr`.
+/// Number of samples whose minimum counts: the FEEDBACK of a quarter of a round trip.
+/// Chosen: a single short delay is then no queue's end, and an old one does not count for long.
 pub const RECENT: usize = 4;
 
 /// A delay that rises by this much, and by twice the time between two packets, rises faster than a queue
@@ -66,8 +67,9 @@ pub const NOISE_EPOCHS: usize = 5;
 /// Limits of the correction of one epoch. The growth is that of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 pub const MOST_FALL: f64 = 0.3;
 pub const MOST_GROWTH: f64 = 0.25;
-/// Growth of the first probe after [`PROBE_AFTER`] epochs without a queue; it doubles while it pays. Chosen
-/// as in `bbr`.
+/// Growth of the first probe after [`PROBE_AFTER`] epochs without a queue; it doubles while it pays. Chosen:
+/// at capacity it queues a thirtieth of a round trip, and a gain of 1.25 at once queued a quarter, for which
+/// a key stroke beside a bulk stream waited.
 pub const FIRST_GROWTH: f64 = 0.03;
 pub const PROBE_AFTER: u32 = 3;
 /// Limits of a fall to the rate of service, and of that growth, where delays vary by more than the target.
@@ -112,7 +114,8 @@ pub const LEAST_FLIGHT: u64 = 4 * PACKET;
 /// Start-up ends after three rounds in which the rate grew by less than a quarter (BBRv1).
 pub const FULL_ROUNDS: u32 = 3;
 pub const FULL_GROWTH: f64 = 1.25;
-/// Queueing delay that shows a queue for certain: an eighth of the round trip, at least 5 ms, as in `bbr`.
+/// Queueing delay that shows a queue for certain: an eighth of the round trip, at least 5 ms, the spread that
+/// a busy host's scheduler adds. HyStart++ (RFC 9406) clamps the same part to 4 .. 16 ms.
 /// Start-up ends at half of it, because the packets in flight will add to the queue.
 pub const QUEUE_DIVISOR: u32 = 8;
 pub const QUEUE_FLOOR: Duration = Duration::from_millis(5);
@@ -157,7 +160,9 @@ pub const PAUSE_AGAIN: Duration = Duration::from_secs(1);
 pub const PAUSE_MEMORY: Duration = Duration::from_secs(30);
 /// Window in bandwidth-delay products; the second leaves room for delayed and lost feedback (BBRv1).
 pub const WINDOW_GAIN: u64 = 2;
-/// The window uses at least this round trip, as in `bbr`.
+/// The window uses at least this round trip. Chosen by docs/performance.md: it must hold the batches,
+/// feedback and wake-ups of some hundred microseconds, or the ends of a short path wait for each other in
+/// turns.
 pub const LEAST_ROUND: Duration = Duration::from_micros(250);
 /// Factor of the rate when the path marks congestion (ABE, RFC 8511: 0.85 instead of 0.7).
 pub const MARK_GAIN: f64 = 0.85;
