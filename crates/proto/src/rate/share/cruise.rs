@@ -102,6 +102,11 @@ impl Cruise {
         target.max(LEAST_TARGET)
     }
 
+    /// The queue of this delay, in seconds, without what varies within an epoch.
+    pub fn without_noise(&self, delay: Duration) -> f64 {
+        (delay.as_secs_f64() - self.noise).max(0.0)
+    }
+
     /// Longest queue of the last epochs.
     pub fn longest_queue(&self) -> Duration {
         Duration::from_secs_f64(self.longest)
@@ -142,7 +147,7 @@ impl Cruise {
             self.gain = 1.0;
             return;
         }
-        let queue = (standing.as_secs_f64() - self.noise).max(0.0);
+        let queue = self.without_noise(standing);
         let pipe = ack.totals.sent.saturating_sub(ack.totals.passed) as f64;
         let target = self.target();
         // What is in the pipe beyond the service makes the queue longer that later packets find. While the
@@ -166,7 +171,6 @@ impl Cruise {
     pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, known: Known) {
         let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
         // Delays that vary within an epoch are the path's, but for a queue that grows or shrinks steadily.
-        let standing = standing.as_secs_f64();
         let mean = epoch.mean.as_secs_f64();
         let moved = (mean - self.mean.replace(mean).unwrap_or(mean)).abs();
         let spread = (epoch.mean - epoch.least).as_secs_f64();
@@ -176,8 +180,8 @@ impl Cruise {
         spreads.sort_unstable_by(f64::total_cmp);
         self.noise = NOISE_PART * spreads[NOISE_EPOCHS / 2];
         let least = (epoch.least.as_secs_f64() - self.noise).max(0.0);
-        let queue = (standing - self.noise).max(0.0);
-        let most = (epoch.most.as_secs_f64() - self.noise).max(0.0);
+        let queue = self.without_noise(standing);
+        let most = self.without_noise(epoch.most);
         self.longest = most.max(if known.tests.is_some() { self.longest } else { FULL_FADES * self.longest });
         self.full = self.full.filter(|(_, until)| ack.now < *until).map(|(full, until)| (full.max(most), until));
         let target = self.target();

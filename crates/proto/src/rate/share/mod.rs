@@ -361,8 +361,13 @@ impl Share {
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
-        let (rate, queue) = (self.cruise.rate, epoch.mean.as_secs_f64());
-        if !epoch.app_limited && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate)) {
+        // Delays that vary by as much as the queue is long are the path's.
+        let (rate, mean) = (self.cruise.rate, epoch.mean.as_secs_f64());
+        let queue = if self.cruise.without_noise(epoch.mean) > mean / 2.0 { mean } else { 0.0 };
+        if !epoch.app_limited
+            && !self.is_lossy()
+            && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate))
+        {
             return self.compete(rate, ack);
         }
         let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
@@ -461,14 +466,17 @@ impl Share {
     /// Answers a queue of others that a sender of this kind would have drained. `rate` is that of this flow
     /// before it met the queue.
     fn meet(&mut self, rate: f64, ack: &AckSample) {
-        // No sender that fills queues keeps one on a path that loses much, unless it is overrun.
-        let is_lossy = self.medium.loss() > LOSSY && self.medium.recent().rate() < OVERRUN;
-        if self.delays.has_jumped() || is_lossy {
+        if self.delays.has_jumped() || self.is_lossy() {
             self.delays.forget();
             self.cruise.begin(rate);
         } else if self.pressed.trusts_a_standing_queue() {
             self.compete(rate, ack);
         }
+    }
+
+    /// No sender that fills queues keeps one on a path that loses much, unless it is overrun.
+    fn is_lossy(&self) -> bool {
+        self.medium.loss() > LOSSY && self.medium.recent().rate() < OVERRUN
     }
 
     fn compete(&mut self, rate: f64, ack: &AckSample) {

@@ -63,9 +63,12 @@ impl Pressed {
         self.part > PRESSED_PART && has_sign && now >= self.next
     }
 
-    /// Takes a loss beside this queue in seconds.
+    /// Takes a loss beside this queue in seconds. Where one is lost beside a short queue, the medium may lose
+    /// the others too.
     pub fn on_loss(&mut self, now: Time, queue: f64) {
-        if queue > FULL * self.longest && now.since(self.overflowed) > APART {
+        if queue < FULL * self.longest {
+            self.overflows = 0;
+        } else if now.since(self.overflowed) > APART {
             self.overflowed = now;
             self.overflows += 1;
         }

@@ -193,10 +193,13 @@ fn a_long_queue_that_overflows_again_and_again_presses() {
     let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));
     for overflow in 0..OVERFLOWS {
         assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 6), None, "{overflow}");
-        // Losses of one overflow, and one beside a shorter queue.
-        [0.025, 0.025, 0.01].iter().for_each(|queue| pressed.on_loss(now, *queue));
+        // Losses of one overflow.
+        [0.025, 0.024].iter().for_each(|queue| pressed.on_loss(now, *queue));
     }
     assert!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 1).is_some());
+    // The medium loses packets.
+    pressed.on_loss(now, 0.01);
+    assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 25.0, 1), None);
     // They are forgotten.
     let mut pressed = Pressed::default();
     for _ in 0..4 {
