@@ -132,5 +132,6 @@ fn a_flow_of_ours_runs_beside_it() {
     assert!(runs[0].load.errors.is_empty(), "{:?}", runs[0].load.errors);
     let [ours, tcp] = [runs[0].load.read(), flows[0].outcome().receiver.bytes].map(|bytes| bytes as f64 * 8.0 / 4e8);
     println!("ours {ours:.3} of the link, TCP {tcp:.3}");
-    assert!(ours > 0.2 && tcp > 0.2 && (0.8..=1.0).contains(&(ours + tcp)), "{ours:.3} {tcp:.3}");
+    // Ours yields until it notices that it is pressed (docs/fairness.md).
+    assert!(ours > 0.06 && tcp > 0.2 && (0.8..=1.0).contains(&(ours + tcp)), "{ours:.3} {tcp:.3}");
 }
