@@ -174,8 +174,8 @@ pub const MARK_GAIN: f64 = 0.85;
 /// and one that has just started stops after one or two more.
 pub const UNDRAINED: u64 = 4;
 pub const FALLS: f64 = 0.9;
-/// Such a queue is longer than so many targets. Chosen: the queue of flows of this kind is longer only if this
-/// one has 25 times a fair rate; one of fifty took the others for TCP and had a sixth of 100 Mbit/s.
+/// Such a queue is longer than so many targets. Chosen: the queue of flows of this kind is longer only if
+/// this one has 25 times a fair rate; one of fifty took the others for TCP and had a sixth of 100 Mbit/s.
 pub const CROWD: f64 = 5.0;
 /// The same if the delay rose at once.
 pub const JUMPED: u64 = 2;
@@ -200,8 +200,8 @@ pub const BLIND: u32 = 3;
 /// A queue has vanished if it is shorter than so many targets of the highest rate of late: that of a starved
 /// flow is as long as the queue of TCP.
 pub const LOOK_VANISHED: f64 = 2.0;
-/// A competition ends if its window fell so many times in a row to less than this. Chosen: the window was then
-/// about 11 packets, and TCP drops about 1.5 packets in the square of the window (RFC 3649 section 2).
+/// A competition ends if its window fell so many times in a row to less than this. Chosen: the window was
+/// then about 11 packets, and TCP drops about 1.5 packets in the square of the window (RFC 3649 section 2).
 pub const THIN: u64 = 8 * PACKET;
 pub const THIN_FALLS: u32 = 3;
 /// After that the sender waits so long; the time doubles up to the second one. Chosen:
