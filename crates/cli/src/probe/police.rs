@@ -58,7 +58,7 @@ const AS_GOOD: f64 = 0.97;
 const AROUND: usize = 2;
 /// A part of the delay that a queue of the size of the bucket would have. Above it, there is a queue.
 const QUEUED: f64 = 0.5;
-/// Part by which the rate may be wrong where it is asked which drops the bucket explains. Chosen: twice the
+/// Error of the rate that is allowed for when drops are assigned to the bucket, as a part. Chosen: twice the
 /// largest error that was measured under `share` without other losses.
 const RATE_ERROR: f64 = 0.01;
 
@@ -212,7 +212,7 @@ impl Fit {
     }
 }
 
-/// The most values within so much, and the largest of them.
+/// Finds the interval of this width that holds the most values. Returns how many, and the largest of them.
 fn densest(mut values: Vec<f64>, width: f64) -> (usize, f64) {
     values.sort_by(f64::total_cmp);
     let (mut from, mut most, mut top) = (0, 0, 0.0);
@@ -289,7 +289,7 @@ fn fastest_span(packets: &[Followed], drops: usize) -> f64 {
     fastest
 }
 
-/// Bytes by which what passes may differ from what the bucket got.
+/// Allowed difference, in bytes, between what passed and what the bucket got.
 fn tolerance(rate: f64) -> f64 {
     TOLERANCE * LONGEST + CLOCK * rate
 }

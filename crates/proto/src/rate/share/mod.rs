@@ -361,7 +361,7 @@ impl Share {
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
         self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
-        // Delays that vary by as much as the queue is long are the path's.
+        // If half of the delay is variation, the path causes it, and it shows no queue of TCP.
         let (rate, mean) = (self.cruise.rate, epoch.mean.as_secs_f64());
         let queue = if self.cruise.without_noise(epoch.mean) > mean / 2.0 { mean } else { 0.0 };
         if !epoch.app_limited
