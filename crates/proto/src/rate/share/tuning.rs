@@ -231,9 +231,9 @@ pub const PRESSED_TIME: f64 = 6.0;
 pub const FULL: f64 = 0.8;
 pub const APART: Duration = Duration::from_secs(1);
 pub const OVERFLOWS: u32 = 2;
-/// A small part of the highest rate of late. Chosen, while [`PRESSED_TIME`] was 3 s: beside CUBIC on a queue of half a round trip the sender
-/// had 0.24 of the link with an eighth, 0.25 with a sixth and 0.26 with a fifth; with a fifth, fifty flows
-/// shared less evenly (Jain's index 0.2 to 0.6).
+/// A small part of the highest rate of late. Chosen, while [`PRESSED_TIME`] was 3 s: beside CUBIC on a queue
+/// of half a round trip the sender had 0.24 of the link with an eighth, 0.25 with a sixth and 0.26 with a
+/// fifth; with a fifth, fifty flows shared less evenly (Jain's index 0.2 to 0.6).
 pub const STARVED: f64 = 1.0 / 6.0;
 
 // Losses of the medium (`medium.rs`).
