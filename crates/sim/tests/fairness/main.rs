@@ -157,6 +157,14 @@ fn run_all(contests: &[Contest]) -> Vec<(Vec<f64>, f64, f64)> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Mean shares of three seeds. Those of a single one vary by half and more: they depend on the moment at which
+/// the queue overflows.
+fn mean_shares(contest: &Contest) -> Vec<f64> {
+    let results = [1, 2, 3].map(|seed| contest.run(seed));
+    results.iter().for_each(|result| print(contest, result));
+    (0..contest.flows.len()).map(|flow| results.iter().map(|result| result.0[flow]).sum::<f64>() / 3.0).collect()
+}
+
 /// Queues of a quarter, a half, one and two round trips.
 const QUEUES: [&str; 4] = ["15ms", "30ms", "60ms", "120ms"];
 
@@ -186,13 +194,12 @@ fn a_shallow_queue_is_filled_and_not_overrun() {
     }
 }
 
-/// Ours has less than an equal part where TCP empties the queue now and then, and at least a fifth of it.
+/// Ours has less than an equal part where TCP empties the queue now and then, and at least a quarter of it.
 #[test]
 fn s18_beside_another_controller_each_gets_its_part() {
-    let contests = contests(&[&["share", "cubic"], &["share", "newreno"]]);
-    for (contest, result) in contests.iter().zip(run_all(&contests)) {
-        print(contest, &result);
-        let (ours, other) = (result.0[0], result.0[1]);
+    for contest in contests(&[&["share", "cubic"], &["share", "newreno"]]) {
+        let shares = mean_shares(&contest);
+        let (ours, other) = (shares[0], shares[1]);
         // NewReno halves its window for each drop, so a queue of a quarter of a round trip leaves a part of
         // the link free, which ours takes.
         let (kept, most) = match contest.flows[1] {
@@ -201,7 +208,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
             _ => (0.42, 1.5),
         };
         let fair = (ours + other) / 2.0;
-        assert!(other >= kept && ours >= 0.2 * fair && ours <= most * fair && ours + other >= 0.85, "{contest:?}");
+        let is_fair = other >= kept && ours >= 0.25 * fair && ours <= most * fair;
+        assert!(is_fair && ours + other >= 0.85, "{contest:?}: {shares:.2?}");
     }
 }
 
@@ -209,24 +217,25 @@ fn s18_beside_another_controller_each_gets_its_part() {
 /// `docs/survival.md`), and somewhat more if the others differ.
 #[test]
 fn s18_more_flows_share_the_queue() {
-    let contests = contests(&[&["share", "cubic", "cubic"], &["share", "cubic", "cubic", "cubic"]]);
-    for (contest, result) in contests.iter().zip(run_all(&contests)) {
-        print(contest, &result);
-        let fair = result.0.iter().sum::<f64>() / contest.flows.len() as f64;
-        let ours = result.0[0] / fair;
-        assert!((0.3..=1.7).contains(&ours) && result.0.iter().sum::<f64>() >= 0.85, "{contest:?}: {ours:.2}");
+    for contest in contests(&[&["share", "cubic", "cubic"], &["share", "cubic", "cubic", "cubic"]]) {
+        let shares = mean_shares(&contest);
+        let sum = shares.iter().sum::<f64>();
+        let ours = shares[0] / sum * contest.flows.len() as f64;
+        let least = shares[1..].iter().copied().fold(1.0, f64::min);
+        assert!((0.3..=1.5).contains(&ours) && least >= 0.13 && sum >= 0.85, "{contest:?}: {shares:.2?}");
     }
 }
 
 /// CUBIC empties a queue of half a round trip now and then, so it never stands. Until the sender noticed that
-/// it was pressed, it had 0.05 of the link (mean of three seeds).
+/// it was pressed, it had 0.05 of the link. Beside a queue of a round trip one look saw the queue vanish while
+/// CUBIC had fallen, and the sender had 0.04 on two of six seeds, until it looked twice.
 #[test]
-fn ours_competes_beside_a_queue_of_half_a_round_trip() {
-    let contest = Contest { mbit: 25, rtt: "60ms", queue: "30ms", flows: vec!["share", "cubic"] };
-    let results = [1, 2, 3].map(|seed| contest.run(seed));
-    results.iter().for_each(|result| print(&contest, result));
-    let mean = |flow: usize| results.iter().map(|result| result.0[flow]).sum::<f64>() / 3.0;
-    assert!(mean(0) >= 0.2 && mean(1) >= 0.42, "{} and {}", mean(0), mean(1));
+fn ours_competes_beside_a_queue_that_is_empty_now_and_then() {
+    for (queue, least) in [("30ms", 0.17), ("60ms", 0.25)] {
+        let contest = Contest { mbit: 25, rtt: "60ms", queue, flows: vec!["share", "cubic"] };
+        let shares = mean_shares(&contest);
+        assert!(shares[0] >= least && shares[1] >= 0.42, "{contest:?}: {shares:.2?}");
+    }
 }
 
 /// Ours competes only while CUBIC fills the queue: 16 MB take about 20 s, and 10 s later the queue is as
@@ -264,19 +273,6 @@ fn beside_bbr_ours_yields() {
             print(&contest, &result);
             let (ours, other) = (result.0[0], result.0[1]);
             assert!(ours >= 0.03 && other >= 0.35, "{contest:?}, seed {seed}: {:?}", result.0);
-        }
-    }
-}
-
-/// One of four flows has 0.24.
-#[test]
-fn beside_three_cubics_ours_takes_no_more_than_its_part() {
-    for seed in 1..=3 {
-        for contest in contests(&[&["share", "cubic", "cubic", "cubic"]]) {
-            let result = contest.run(seed);
-            print(&contest, &result);
-            let least = result.0[1..].iter().copied().fold(1.0, f64::min);
-            assert!((0.09..=0.35).contains(&result.0[0]) && least >= 0.13, "{contest:?}, seed {seed}: {:?}", result.0);
         }
     }
 }

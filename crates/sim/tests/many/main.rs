@@ -16,11 +16,11 @@ use tidewire_sim::pair::End;
 use tidewire_sim::settings::Direction;
 
 /// One link, and flows that start one after the other.
-struct Case {
+struct Case<'a> {
     ahead: usize,
     back: usize,
     gap: Duration,
-    settings: &'static [(Direction, &'static str, &'static str)],
+    settings: &'a [(Direction, &'static str, &'static str)],
 }
 
 /// Results of the ten seconds that begin five seconds after the last start.
@@ -48,7 +48,7 @@ impl Outcome {
 const MEASURED: Duration = Duration::from_secs(10);
 const WARM: Duration = Duration::from_secs(5);
 
-impl Case {
+impl Case<'_> {
     fn plan(&self, seed: u64) -> Plan {
         let mut link = DuplexConfig::default();
         for (direction, key, value) in self.settings {
@@ -131,12 +131,35 @@ fn flows_of_ours_share_a_link_evenly_with_a_short_queue() {
     }
 }
 
-/// Each had tested its losses while the others overran the link, and taken them for the medium's.
+/// Each had tested its losses while the others overran the link, and taken them for the medium's. A flow that
+/// takes the others for TCP has several parts until it looks, on about one seed in twenty.
 #[test]
 fn flows_that_begin_at_nearly_the_same_time_drop_nothing() {
-    let outcome = Case { ahead: 20, back: 0, gap: gap(50), settings: &HOME }.run(1);
-    assert!(outcome.sum() >= 0.92 * 25.0 && outcome.jain() >= 0.8, "{}", outcome.jain());
-    assert!(outcome.dropped <= 0.005 && outcome.queue <= 20.0, "{} ms", outcome.queue);
+    let outcomes = (1..=5).map(|seed| Case { ahead: 20, back: 0, gap: gap(50), settings: &HOME }.run(seed));
+    let mut jain: Vec<_> = outcomes
+        .map(|outcome| {
+            assert!(outcome.sum() >= 0.92 * 25.0 && outcome.dropped <= 0.005, "{}", outcome.dropped);
+            assert!(outcome.queue <= 20.0, "{} ms", outcome.queue);
+            outcome.jain()
+        })
+        .collect();
+    jain.sort_by(f64::total_cmp);
+    assert!(jain[0] >= 0.25 && jain[2] >= 0.8, "{jain:.3?}");
+}
+
+/// Packets that cannot overtake each other hold each other up, so the least delay of a path with jitter shows
+/// at a low rate only. What stands beyond it was taken for a queue: 0.01 to 0.3 of the link.
+#[test]
+fn jitter_of_the_way_there_does_not_slow_a_flow() {
+    for (rate, rtt, jitter) in [("25mbit", "60ms", "40ms"), ("100mbit", "40ms", "20ms")] {
+        let mbit: f64 = rate.trim_end_matches("mbit").parse().expect("a number");
+        for seed in 1..=3 {
+            let link = [(BOTH, "rate", rate), (BOTH, "rtt", rtt), (AHEAD, "jitter", jitter)];
+            let outcome = Case { ahead: 1, back: 0, gap: gap(0), settings: &link }.run(seed);
+            assert!(outcome.sum() >= 0.7 * mbit && outcome.dropped <= 0.001, "{}", outcome.sum());
+            assert!(outcome.queue <= 20.0, "{} ms", outcome.queue);
+        }
+    }
 }
 
 /// The queue of one direction is not taken for that of the other.

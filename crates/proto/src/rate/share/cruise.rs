@@ -29,8 +29,8 @@ use super::epoch::Epoch;
 use super::tuning::{
     BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
     FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_SERVED, LEAST_TARGET, LEAST_UNSEEN, MOST_BRAKE, MOST_FALL,
-    MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISY_FALL, NOISY_GROWTH, PROBE_AFTER, SPARSE, SPIKE,
-    TARGET_SCALE,
+    MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISE_STANDS, NOISY_FALL, NOISY_GROWTH, NOISY_TARGET,
+    PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
 use crate::Time;
@@ -83,6 +83,12 @@ impl Cruise {
         *self = Self { rate: pace.max(LEAST_PACE), gain: 1.0, ..Self::default() };
     }
 
+    /// Until epochs have shown it, delays are expected to vary by this much.
+    pub fn expect(&mut self, spread: Duration) {
+        self.spreads = [spread.as_secs_f64(); NOISE_EPOCHS];
+        self.noise = NOISE_PART * spread.as_secs_f64();
+    }
+
     /// Goes on after a phase with another pace.
     pub fn resume(&mut self) {
         (self.queue, self.mean, self.empty, self.probe, self.gain) = (None, None, 0, 0.0, 1.0);
@@ -105,6 +111,16 @@ impl Cruise {
     /// The queue of this delay, in seconds, without what varies within an epoch.
     pub fn without_noise(&self, delay: Duration) -> f64 {
         (delay.as_secs_f64() - self.noise).max(0.0)
+    }
+
+    /// The target of an epoch. What is left of the noise must not look like a queue.
+    fn noisy_target(&self) -> f64 {
+        self.target() + self.noise * NOISY_TARGET
+    }
+
+    /// Whether this delay shows a queue: if half of it is variation, the path causes it.
+    pub fn is_queue(&self, delay: Duration) -> bool {
+        self.without_noise(delay) > delay.as_secs_f64() / 2.0
     }
 
     /// Longest queue of the last epochs.
@@ -167,8 +183,8 @@ impl Cruise {
         self.gain = base * (1.0 + (error / tau).clamp(-MOST_BRAKE, MOST_FILL));
     }
 
-    /// Ends an epoch, at whose end the queue was `standing`.
-    pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, known: Known) {
+    /// Ends an epoch, at whose end the queue was `standing`. No slow phase of late undercut `least_mean`.
+    pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, least_mean: Duration, known: Known) {
         let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
         // Delays that vary within an epoch are the path's, but for a queue that grows or shrinks steadily.
         let mean = epoch.mean.as_secs_f64();
@@ -178,13 +194,20 @@ impl Cruise {
         self.spreads[NOISE_EPOCHS - 1] = (spread - moved / 2.0).max(0.0);
         let mut spreads = self.spreads;
         spreads.sort_unstable_by(f64::total_cmp);
-        self.noise = NOISE_PART * spreads[NOISE_EPOCHS / 2];
+        let spread = spreads[NOISE_EPOCHS / 2];
+        self.noise = NOISE_PART * spread;
+        if self.noise > self.target() {
+            // Late packets hold up those behind them, so at a high rate most of the path's delay stands. A queue
+            // of this sender does not: slow phases drain it.
+            let stands = least_mean.as_secs_f64() + NOISE_PART * spread;
+            self.noise = self.noise.max(stands.min(NOISE_STANDS * spread));
+        }
         let least = (epoch.least.as_secs_f64() - self.noise).max(0.0);
         let queue = self.without_noise(standing);
         let most = self.without_noise(epoch.most);
         self.longest = most.max(if known.tests.is_some() { self.longest } else { FULL_FADES * self.longest });
         self.full = self.full.filter(|(_, until)| ack.now < *until).map(|(full, until)| (full.max(most), until));
-        let target = self.target();
+        let target = self.noisy_target();
         let before = self.queue.replace(queue);
         let grown = (queue - before.unwrap_or(queue)) / lasted;
         let is_dropped = known.excess > 0.0 && epoch.loss > known.loss;
@@ -219,7 +242,7 @@ impl Cruise {
 
     /// Relative change of the rate that the queue asks for.
     fn step(&mut self, queue: f64, tau: f64, served: f64, loses: bool) -> f64 {
-        let target = self.target();
+        let target = self.noisy_target();
         let before = mem::replace(&mut self.served, served);
         // What arrives more since the pace recovered from a drain is not the answer to a probe.
         let recovers = self.probe == 0.0 && served > before * (1.0 + FIRST_GROWTH);

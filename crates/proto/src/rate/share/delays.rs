@@ -9,7 +9,7 @@ use core::mem;
 use core::time::Duration;
 
 use super::AckSample;
-use super::tuning::{BASE_LIFE, FALL, JUMP, JUMP_STAYS, NEAR, RECENT, RISE};
+use super::tuning::{BASE_LIFE, FALL, JUMP, JUMP_STAYS, MEAN_OF, NEAR, RECENT, RISE};
 use crate::Time;
 
 /// Least delay of one class of packet sizes: of the present half of the window, and of the one before.
@@ -51,6 +51,10 @@ pub(super) struct Delays {
     jumped: Option<Duration>,
     /// When the packet of the latest sample left.
     left: Time,
+    /// Queueing delays of the latest samples, and their least mean: since the last slow phase began, and in
+    /// the time before that, back to the slow phase before.
+    latest: [Duration; MEAN_OF],
+    least_mean: [Duration; 2],
     /// Queueing delay of the latest sample.
     pub queue: Duration,
     /// Minimum and smoothed RTT of the path.
@@ -97,6 +101,11 @@ impl Delays {
         self.queue = queue;
         self.recent[self.samples % RECENT] = self.queue;
         self.samples += 1;
+        self.latest[self.samples % MEAN_OF] = self.queue;
+        if self.samples >= MEAN_OF {
+            let mean = self.latest.iter().sum::<Duration>() / MEAN_OF as u32;
+            self.least_mean[0] = self.least_mean[0].min(mean);
+        }
         self.low = self.low.min(self.recent_queue());
         if self.queue <= NEAR || self.near_at.is_none() {
             self.near_at = Some(ack.now);
@@ -112,6 +121,17 @@ impl Delays {
     /// The path has changed: the least delays begin anew.
     pub fn forget(&mut self) {
         (self.least, self.near_at, self.jumped) = (Default::default(), None, None);
+    }
+
+    /// A slow phase begins.
+    pub fn slow_down(&mut self) {
+        self.least_mean = [Duration::MAX, self.least_mean[0]];
+    }
+
+    /// Mean delay that no slow phase of late undercut, as far as one has shown it.
+    pub fn least_mean(&self) -> Duration {
+        let least = self.least_mean[0].min(self.least_mean[1]);
+        if least == Duration::MAX { Duration::ZERO } else { least }
     }
 
     /// A new phase begins.

@@ -154,6 +154,9 @@ impl RateController for Share {
         let queue = self.delays.on_ack(ack);
         if self.phase == Phase::Startup {
             self.startup.on_ack(ack, self.medium.loss());
+            if let Some(queue) = queue {
+                self.startup.on_delay(queue, ack);
+            }
         }
         if let Some(compete) = &mut self.compete {
             compete.on_ack(ack, self.delays.recent_queue());
@@ -272,6 +275,7 @@ impl Share {
     /// Begins a phase with this part of the rate.
     fn slow_down(&mut self, phase: Phase, gain: f64, ack: &AckSample) {
         self.slow.at = ack.now;
+        self.delays.slow_down();
         self.slow.pace = (self.cruise.rate * gain).max(1.0);
         self.enter(phase, ack);
     }
@@ -315,6 +319,9 @@ impl Share {
                 if self.rounds > 0
                     && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target_at(self.pressed.most) =>
             {
+                if self.compete.as_mut().is_some_and(Compete::doubts) {
+                    return self.enter(Phase::Compete, ack);
+                }
                 (self.compete, self.delays.holds) = (None, false);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
@@ -325,6 +332,7 @@ impl Share {
 
     fn end_startup(&mut self, ack: &AckSample) {
         self.cruise.begin(self.startup.best as f64);
+        self.cruise.expect(self.startup.fell);
         self.pressed.most = self.pressed.most.max(self.cruise.rate);
         self.slow_down(Phase::Drain, DRAIN_GAIN, ack);
     }
@@ -360,10 +368,16 @@ impl Share {
         };
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
-        self.cruise.on_epoch(epoch, ack, self.delays.recent_queue(), Known { loss, excess, tests });
+        self.cruise.on_epoch(
+            epoch,
+            ack,
+            self.delays.recent_queue(),
+            self.delays.least_mean(),
+            Known { loss, excess, tests },
+        );
         // If half of the delay is variation, the path causes it, and it shows no queue of TCP.
-        let (rate, mean) = (self.cruise.rate, epoch.mean.as_secs_f64());
-        let queue = if self.cruise.without_noise(epoch.mean) > mean / 2.0 { mean } else { 0.0 };
+        let rate = self.cruise.rate;
+        let queue = if self.cruise.is_queue(epoch.mean) { epoch.mean.as_secs_f64() } else { 0.0 };
         if !epoch.app_limited
             && !self.is_lossy()
             && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate))
@@ -469,7 +483,7 @@ impl Share {
         if self.delays.has_jumped() || self.is_lossy() {
             self.delays.forget();
             self.cruise.begin(rate);
-        } else if self.pressed.trusts_a_standing_queue() {
+        } else if self.pressed.trusts_a_standing_queue() && self.cruise.is_queue(self.delays.recent_queue()) {
             self.compete(rate, ack);
         }
     }

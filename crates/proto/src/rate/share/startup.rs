@@ -6,7 +6,9 @@
 
 use super::AckSample;
 use super::tuning::{FIRST_FLIGHT, FULL_GROWTH, FULL_ROUNDS, LEAST_FLIGHT, SPARSE, STARTUP_GAIN};
+use crate::Time;
 use crate::rate::Budget;
+use core::mem;
 use core::time::Duration;
 
 /// Rates found in start-up, in bytes per second.
@@ -24,11 +26,27 @@ pub(super) struct Startup {
     least_round: f64,
     /// Departure time of the latest train divided by its arrival time. Below 1 the path was slower.
     slowed: f64,
+    /// Longest delay of late above the least one, and the largest fall after such a one.
+    peak: Duration,
+    pub fell: Duration,
+    /// When the packet of the latest delay left.
+    left: Time,
 }
 
 impl Default for Startup {
     fn default() -> Self {
-        Self { best: 0, acked: 0, full: 0, full_rounds: 0, flight: FIRST_FLIGHT, least_round: 1e-4, slowed: 1.0 }
+        Self {
+            best: 0,
+            acked: 0,
+            full: 0,
+            full_rounds: 0,
+            flight: FIRST_FLIGHT,
+            least_round: 1e-4,
+            slowed: 1.0,
+            peak: Duration::ZERO,
+            fell: Duration::ZERO,
+            left: Time::ZERO,
+        }
     }
 }
 
@@ -51,6 +69,14 @@ impl Startup {
         if let Some(found) = ack.rate {
             sample(found.acked, found.passed);
         }
+    }
+
+    /// Takes the delay of a sample above the least one. The queue does not fall while this sender sends more
+    /// and more, so a delay that falls is the path's. After a gap the queue may have emptied.
+    pub fn on_delay(&mut self, delay: Duration, ack: &AckSample) {
+        let gap = ack.left.since(mem::replace(&mut self.left, ack.left));
+        self.peak = if gap > ack.min_rtt / 4 { delay } else { self.peak.max(delay) };
+        self.fell = self.fell.max(self.peak - delay);
     }
 
     /// The path was overrun: what did not arrive was dropped.

@@ -1,7 +1,7 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
 use super::compete::Left;
-use super::tuning::{LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
+use super::tuning::{DOUBTED_FALLS, LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -15,13 +15,15 @@ struct Path {
     sent: f64,
     queue: f64,
     packet: u64,
+    /// Delay of a packet of this number without a queue.
+    delay: fn(u64) -> Duration,
 }
 
 impl Path {
     fn new() -> Self {
         let mut share = Share::default();
         share.on_handshake(RTT);
-        Self { share, now: Time::from_millis(1_000), sent: 0.0, queue: 0.0, packet: 0 }
+        Self { share, now: Time::from_millis(1_000), sent: 0.0, queue: 0.0, packet: 0, delay: |_| RTT / 2 }
     }
 
     /// Sends for `time` over a path that serves `rate`, with an acknowledgement each sixteenth of a round
@@ -33,7 +35,7 @@ impl Path {
             let bytes = pace * step.as_secs_f64();
             self.sent += bytes;
             self.queue = (self.queue + bytes - rate * step.as_secs_f64()).max(0.0);
-            let delay = Duration::from_secs_f64(self.queue / rate);
+            let delay = Duration::from_secs_f64(self.queue / rate) + (self.delay)(self.packet) - RTT / 2;
             self.now += step;
             self.packet += 8;
             let sent = self.sent as u64;
@@ -60,6 +62,27 @@ impl Path {
     }
 }
 
+/// An acknowledgement of one packet that left and arrived at this time on our clock.
+fn sample(now: Time) -> AckSample {
+    AckSample {
+        now,
+        bytes: 1_500,
+        in_flight: 0,
+        newest: 100,
+        left: now,
+        next: 200,
+        rtt: Some(RTT),
+        one_way: Some(RTT / 2),
+        newest_bytes: 1_500,
+        app_limited: false,
+        totals: Totals { sent: 1_500, passed: 1_500, acked: 1_500 },
+        smoothed: RTT,
+        min_rtt: RTT,
+        rate: None,
+        dispersion: None,
+    }
+}
+
 #[test]
 fn finds_the_rate_and_keeps_the_queue_at_its_target() {
     for rate in [3_125_000.0, 125_000_000.0] {
@@ -69,6 +92,50 @@ fn finds_the_rate_and_keeps_the_queue_at_its_target() {
         assert!((0.9..1.1).contains(&(found / rate)), "{found} of {rate}");
         assert!(path.queue / rate <= 3.0 * target + 0.001, "{} of {target}", path.queue / rate);
     }
+}
+
+/// Late packets hold up those behind them, so at a high rate nothing shows the least delay. The rest was taken
+/// for a queue, and a flow had 0.01 of a link.
+#[test]
+fn a_delay_that_varies_and_does_not_fall_in_slow_phases_is_no_queue() {
+    let mut path = Path::new();
+    path.run(Duration::from_secs(2), 3_125_000.0);
+    path.delay = |number| RTT / 2 + Duration::from_millis(13 + number / 8 % 7);
+    path.run(Duration::from_secs(20), 3_125_000.0);
+    assert!(path.share.cruise.rate >= 0.85 * 3_125_000.0, "{}", path.share.cruise.rate);
+    assert!(path.queue / 3_125_000.0 <= 0.01, "{}", path.queue / 3_125_000.0);
+}
+
+#[test]
+fn a_delay_that_falls_in_startup_is_the_paths() {
+    let mut startup = Startup::default();
+    let mut left = Time::from_millis(1_000);
+    let mut take = |startup: &mut Startup, gap: Duration, delay: u64| {
+        left += gap;
+        startup.on_delay(Duration::from_millis(delay), &AckSample { left, ..sample(left) });
+    };
+    [0, 4, 9, 15, 22].iter().for_each(|delay| take(&mut startup, RTT / 16, *delay));
+    assert_eq!(startup.fell, Duration::ZERO);
+    // The sender was idle, and its queue drained.
+    take(&mut startup, RTT, 2);
+    assert_eq!(startup.fell, Duration::ZERO);
+    [8, 3, 7].iter().for_each(|delay| take(&mut startup, RTT / 16, *delay));
+    assert_eq!(startup.fell, Duration::from_millis(5));
+}
+
+/// CUBIC had just fallen, so the queue vanished. The sender left, and had 0.04 of the link.
+#[test]
+fn a_queue_that_drops_again_and_again_has_to_vanish_twice() {
+    let now = Time::from_millis(1_000);
+    let mut compete = Compete::begin(200 * PACKET, now);
+    assert!(!compete.doubts());
+    let mut compete = Compete::begin(200 * PACKET, now);
+    for fall in 1..=DOUBTED_FALLS {
+        let lost = now + RTT * (2 * fall);
+        compete.on_loss(&LossSample { now: lost, bytes: 1_500, sent: lost - RTT, persistent: false }, RTT);
+    }
+    assert!(compete.doubts());
+    assert!(!compete.doubts());
 }
 
 #[test]
@@ -261,21 +328,11 @@ fn without_a_queue_the_brake_does_not_take_its_own_pace_for_the_service() {
     // Half of the pipe is full, and a third of the rate passed in the last round trip.
     let (passed, in_pipe) = ((rate / 3.0) as u64, (rate * RTT.as_secs_f64() / 2.0) as u64);
     let ack = AckSample {
-        now,
-        bytes: 1_500,
         in_flight: in_pipe,
-        newest: 100,
         left: now - RTT / 2,
-        next: 200,
-        rtt: Some(RTT),
-        one_way: Some(RTT / 2),
-        newest_bytes: 1_500,
-        app_limited: false,
         totals: Totals { sent: 1_000_000 + in_pipe, passed: 1_000_000, acked: 1_000_000 },
-        smoothed: RTT,
-        min_rtt: RTT,
         rate: Some(RateSample { acked: passed, passed, app_limited: false }),
-        dispersion: None,
+        ..sample(now)
     };
     cruise.on_ack(&ack, Duration::ZERO, false);
     assert!(cruise.pace() >= 0.8 * rate, "{}", cruise.pace() / rate);
