@@ -41,7 +41,7 @@ impl Controller {
 
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
-        self.floor.waits = self.inner.is_testing();
+        self.floor.wait(self.inner.is_testing(), ack.next);
         if let Some(tested) = self.inner.poll_tested() {
             self.floor.on_tested(ack.now, tested);
         }

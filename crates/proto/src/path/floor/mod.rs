@@ -173,8 +173,8 @@ pub(crate) struct Floor {
     /// Tests in a row that lost nearly everything.
     failed: u32,
     rtt: Duration,
-    /// Whether the controller tests the medium itself.
-    pub waits: bool,
+    /// Whether the controller pauses, or tests the medium itself.
+    waits: bool,
     /// Whether the application knows that a fixed rate overruns the path.
     is_told: bool,
     pub stats: FloorStats,
@@ -236,6 +236,16 @@ impl Floor {
         }
     }
 
+    /// Tells whether the controller pauses, or tests the medium itself. What arrives of such packets says nothing
+    /// about the path, so a limited pace does not follow it; packet `next` is the first after them.
+    pub fn wait(&mut self, waits: bool, next: u64) {
+        if self.waits && !waits && matches!(self.mode, Mode::Limited { .. }) {
+            self.from = next;
+            self.window.clear();
+        }
+        self.waits = waits;
+    }
+
     /// All fates known at `now` were told.
     pub fn review(&mut self, now: Time, state: Sending) {
         let Sending { next, rtt, queue } = state;
@@ -246,7 +256,10 @@ impl Floor {
         {
             (*settled, self.from) = (None, next + SETTLING);
         }
-        let is_measured = !matches!(self.mode, Mode::Test { .. }) && self.delivered.on_fates(now, rtt);
+        if self.waits && !self.is_testing() {
+            self.delivered.restart();
+        }
+        let is_measured = !self.is_testing() && self.delivered.on_fates(now, rtt, self.lost_at(BOUND));
         let is_over = self.window.advance(now);
         if is_over {
             self.lower_confirmed(now);
@@ -260,7 +273,7 @@ impl Floor {
                 }
             }
             Mode::Test { began, tested, was_free, .. } => self.look_at_test(now, state, began, was_free, &tested),
-            Mode::Limited { first } if is_over || is_measured => self.look_at_limit(now, first, queue),
+            Mode::Limited { first } if (is_over || is_measured) && !self.waits => self.look_at_limit(now, first, queue),
             Mode::Broken { seen } if seen.packets >= CLOSING_PACKETS => {
                 if seen.loss() < MOST_LOSS {
                     self.failed = 0;
@@ -282,7 +295,7 @@ impl Floor {
             Mode::Limited { .. } => {
                 let is_healthy = self.delivered.loss().is_some_and(|loss| loss < self.lost_at(HEALTHY));
                 let more = if is_healthy { GROWING } else { LIMITED };
-                more / (1.0 - self.stats.confirmed_loss) * self.delivered.rate
+                more / (1.0 - self.stats.confirmed_loss) * self.delivered.most
             }
             Mode::Broken { .. } => broken,
         };
@@ -345,6 +358,7 @@ impl Floor {
     }
 
     fn limit(&mut self, next: u64) {
+        self.delivered.most = self.delivered.rate;
         self.begin(Mode::Limited { first: self.delivered.rate }, next);
     }
 
@@ -360,7 +374,7 @@ impl Floor {
         let is_old = now >= self.confirmed.until;
         if is_old && total.loss() < self.lost_at(HEALTHY) {
             self.mode = Mode::Free;
-        } else if is_old || total.exceeds(self.lost_at(BOUND)) || self.delivered.rate < first / 2.0 {
+        } else if is_old || total.exceeds(self.lost_at(BOUND)) || self.delivered.most < first / 2.0 {
             // If less arrives although less is sent, the medium may take it.
             self.begin_test(now, queue);
         }

@@ -138,6 +138,8 @@ impl Window {
 pub(super) struct Meter {
     /// Bytes per second; zero before the first measurement.
     pub rate: f64,
+    /// The same, without measurements in which the application sent less.
+    pub most: f64,
     /// The packets of the last two measurements.
     seen: [Tally; 2],
     began: Option<Time>,
@@ -174,11 +176,12 @@ impl Meter {
     /// Begins a new measurement and keeps the rate of the last one. Its packets may have left at another
     /// pace, so their loss is not kept.
     pub fn restart(&mut self) {
-        *self = Self { rate: self.rate, ..Self::default() };
+        *self = Self { rate: self.rate, most: self.most, ..Self::default() };
     }
 
-    /// Fates became known at `now`. Returns whether the rate was measured anew.
-    pub fn on_fates(&mut self, now: Time, rtt: Duration) -> bool {
+    /// Fates became known at `now`. A path that loses the part `overrun` is overrun. Returns whether the rate was
+    /// measured anew.
+    pub fn on_fates(&mut self, now: Time, rtt: Duration, overrun: f64) -> bool {
         if self.present.packets == 0 && self.began.is_none() {
             // The packets that count have yet to arrive.
             return false;
@@ -195,6 +198,9 @@ impl Meter {
             return false;
         }
         self.rate = self.present.acked_bytes.max(0) as f64 / took.as_secs_f64();
+        // An application that sent less says nothing about the path, unless the path is overrun.
+        let is_less = self.present.app_limited > 0 && self.present.loss() < overrun;
+        self.most = if is_less { self.most.max(self.rate) } else { self.rate };
         self.seen = [self.seen[1], core::mem::take(&mut self.present)];
         self.began = Some(now);
         true

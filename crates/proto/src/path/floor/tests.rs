@@ -322,10 +322,10 @@ fn packets_before_a_revival_do_not_count() {
 fn a_test_of_the_controller_takes_the_place_of_one_of_the_floor() {
     for claims in [true, false] {
         let mut model = Model::new(5, (0.4, 0.0), OPEN);
-        model.floor.waits = true;
+        model.floor.wait(true, 0);
         model.run(Duration::from_secs(3), FAST);
         assert_eq!(model.floor.stats().tests, 0, "it waits for the controller");
-        model.floor.waits = false;
+        model.floor.wait(false, model.next);
         if claims {
             model.floor.on_tested(model.now, Tested { packets: 20, lost: 8, took: Duration::from_millis(600) });
         }
@@ -349,4 +349,41 @@ fn a_false_test_of_the_controller_is_corrected() {
     model.run(Duration::from_secs(6), FAST);
     let (stats, worst) = (model.floor.stats(), model.worst(10, FAST));
     assert!(stats.is_limited && stats.confirmed_loss < 0.09 && worst <= 1.3, "{worst} {stats:?}");
+}
+
+/// A limited pace followed what a pause of the controller delivered, and took that for a path that had become
+/// slower: a test of half of it took six seconds.
+#[test]
+fn a_pause_of_the_controller_does_not_slow_a_limited_pace() {
+    for is_told in [true, false] {
+        let mut model = Model::new(2, (0.05, 0.0), POLICED);
+        model.run(Duration::from_secs(4), FAST);
+        let before = model.floor.stats();
+        assert!(before.is_limited, "{before:?}");
+        model.floor.wait(is_told, model.next);
+        model.run(Duration::from_millis(500), POLICED / 40.0);
+        model.floor.wait(false, model.next);
+        let arrived = model.arrived;
+        model.run(Duration::from_secs(1), POLICED * 0.9);
+        let part = (model.arrived - arrived) as f64 * f64::from(BYTES) / (0.9 * POLICED);
+        assert_eq!((model.floor.stats().tests == before.tests, part >= 0.9), (is_told, is_told), "{part}");
+    }
+}
+
+/// An application that was idle for a moment had its pace back after seconds.
+#[test]
+fn an_application_that_sends_less_does_not_slow_a_limited_pace() {
+    for app_limited in [true, false] {
+        let mut model = Model::new(2, (0.05, 0.0), POLICED);
+        model.run(Duration::from_secs(4), FAST);
+        let before = model.floor.stats();
+        assert!(before.is_limited, "{before:?}");
+        model.app_limited = app_limited;
+        model.run(Duration::from_secs(1), POLICED / 40.0);
+        model.app_limited = false;
+        let arrived = model.arrived;
+        model.run(Duration::from_secs(1), POLICED * 0.9);
+        let part = (model.arrived - arrived) as f64 * f64::from(BYTES) / (0.9 * POLICED);
+        assert_eq!((model.floor.stats().tests == before.tests, part >= 0.9), (app_limited, app_limited), "{part}");
+    }
 }
