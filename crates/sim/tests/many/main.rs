@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p tidewire-sim --example many -- control=share ...` measures any other case.
 
+mod drawn;
+
 use core::time::Duration;
 use std::path::Path;
 
@@ -20,7 +22,7 @@ struct Case<'a> {
     ahead: usize,
     back: usize,
     gap: Duration,
-    settings: &'a [(Direction, &'static str, &'static str)],
+    settings: &'a [(Direction, &'a str, &'a str)],
 }
 
 /// Results of the ten seconds that begin five seconds after the last start.

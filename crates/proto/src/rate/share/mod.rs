@@ -358,7 +358,7 @@ impl Share {
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
         let was_long = mem::take(&mut self.draining.was_long);
-        let is_long = was_long || epoch.least.as_secs_f64() > 2.0 * self.cruise.target();
+        let is_long = was_long || self.cruise.without_noise(epoch.least) > 2.0 * self.cruise.target();
         let sent = Sent {
             now: ack.now,
             rate: self.cruise.rate,
