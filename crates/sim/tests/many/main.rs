@@ -66,7 +66,7 @@ impl Case<'_> {
             let [from, to] = if number < self.ahead { [0, 1] } else { [1, 0] };
             let streams = vec![Flow::bulk(End::Near, 1 << 40)];
             let carrier = Carrier::Ours { ends: Box::new([config.clone(), config.clone()]), streams, via: Vec::new() };
-            let (name, start) = (number.to_string(), self.gap * number as u32 + Duration::from_millis(seed * 7));
+            let (name, start) = (number.to_string(), self.gap * number as u32 + Duration::from_millis(seed % 16 * 7));
             plan.flows.push(FlowPlan { name, from, to, through: None, start, carrier });
         }
         plan
