@@ -20,8 +20,8 @@
 use core::time::Duration;
 
 use super::tuning::{
-    COMPETE_ROUNDS, DOUBTED_FALLS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN, THIN, THIN_FALLS,
-    VAIN_GROWTH, VAIN_LOOKS, VAIN_TIME,
+    COMPETE_ROUNDS, FALLEN, FIRST_LOOK, LEAST_LOOK, LOOK_LEVEL, LOOK_MARGIN, THIN, THIN_FALLS, VAIN_GROWTH, VAIN_LOOKS,
+    VAIN_TIME,
 };
 use super::{AckSample, LossSample};
 use crate::Time;
@@ -46,9 +46,6 @@ pub(super) struct Compete {
     dropped: Time,
     least: u64,
     looks: u32,
-    /// Falls of the window, and looks that saw the queue vanish.
-    falls: u32,
-    vanished: u32,
     /// Longest queueing delay since the competition began, and since the queue last fell.
     longest: Duration,
     peak: Duration,
@@ -69,8 +66,6 @@ impl Compete {
             dropped: now,
             least: window,
             looks: 0,
-            falls: 0,
-            vanished: 0,
             longest: Duration::ZERO,
             peak: Duration::ZERO,
             due: None,
@@ -96,7 +91,6 @@ impl Compete {
             self.cubic.on_loss(&LossSample { persistent: false, ..*loss });
             let window = self.cubic.budget().window;
             if window < before {
-                self.falls += 1;
                 self.thin = if window < THIN { self.thin + 1 } else { 0 };
             }
             (self.dropped, self.least, self.looks) = (loss.now, window, 0);
@@ -139,13 +133,6 @@ impl Compete {
         self.look_after = (2 * self.look_after).min(COMPETE_ROUNDS);
         let all = min_rtt.as_secs_f64() / (min_rtt + queue).as_secs_f64().max(1e-6);
         (all * LOOK_MARGIN).max(LEAST_LOOK)
-    }
-
-    /// A look saw the queue vanish. Returns whether to look once more, soon: beside a queue that drops again and
-    /// again, TCP may just have fallen itself.
-    pub fn doubts(&mut self) -> bool {
-        (self.vanished, self.look_after) = (self.vanished + 1, FIRST_LOOK);
-        self.vanished == 1 && self.falls >= DOUBTED_FALLS
     }
 
     /// What the sender may send.

@@ -319,9 +319,6 @@ impl Share {
                 if self.rounds > 0
                     && standing.as_secs_f64() < LOOK_VANISHED * self.cruise.target_at(self.pressed.most) =>
             {
-                if self.compete.as_mut().is_some_and(Compete::doubts) {
-                    return self.enter(Phase::Compete, ack);
-                }
                 (self.compete, self.delays.holds) = (None, false);
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);

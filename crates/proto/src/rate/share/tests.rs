@@ -1,7 +1,7 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
 use super::compete::Left;
-use super::tuning::{DOUBTED_FALLS, LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
+use super::tuning::{LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -121,21 +121,6 @@ fn a_delay_that_falls_in_startup_is_the_paths() {
     assert_eq!(startup.fell, Duration::ZERO);
     [8, 3, 7].iter().for_each(|delay| take(&mut startup, RTT / 16, *delay));
     assert_eq!(startup.fell, Duration::from_millis(5));
-}
-
-/// CUBIC had just fallen, so the queue vanished. The sender left, and had 0.04 of the link.
-#[test]
-fn a_queue_that_drops_again_and_again_has_to_vanish_twice() {
-    let now = Time::from_millis(1_000);
-    let mut compete = Compete::begin(200 * PACKET, now);
-    assert!(!compete.doubts());
-    let mut compete = Compete::begin(200 * PACKET, now);
-    for fall in 1..=DOUBTED_FALLS {
-        let lost = now + RTT * (2 * fall);
-        compete.on_loss(&LossSample { now: lost, bytes: 1_500, sent: lost - RTT, persistent: false }, RTT);
-    }
-    assert!(compete.doubts());
-    assert!(!compete.doubts());
 }
 
 #[test]

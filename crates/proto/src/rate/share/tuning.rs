@@ -210,10 +210,6 @@ pub const BLIND: u32 = 3;
 /// A queue has vanished if it is shorter than so many targets of the highest rate of late: that of a starved
 /// flow is as long as the queue of TCP.
 pub const LOOK_VANISHED: f64 = 2.0;
-/// After so many falls of the window, the queue has to vanish in two looks. Chosen: beside CUBIC and a queue of
-/// a round trip the sender then has 0.32 of the link (0.23), and flows of this kind that begin at the same time
-/// fall once.
-pub const DOUBTED_FALLS: u32 = 2;
 /// A competition ends if its window fell so many times in a row to less than this. Chosen: the window was
 /// then about 11 packets, and TCP drops about 1.5 packets in the square of the window (RFC 3649 section 2).
 pub const THIN: u64 = 8 * PACKET;
