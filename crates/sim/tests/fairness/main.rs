@@ -157,8 +157,8 @@ fn run_all(contests: &[Contest]) -> Vec<(Vec<f64>, f64, f64)> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Mean shares of three seeds. Those of a single one vary by half and more: they depend on the moment at which
-/// the queue overflows.
+/// Mean shares of three seeds. Those of a single one vary by half and more: they depend on the moment at
+/// which the queue overflows.
 fn mean_shares(contest: &Contest) -> Vec<f64> {
     let results = [1, 2, 3].map(|seed| contest.run(seed));
     results.iter().for_each(|result| print(contest, result));

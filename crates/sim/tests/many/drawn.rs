@@ -75,8 +75,8 @@ impl Drawn {
         let kind = KINDS[draw.real(0.0, KINDS.len() as f64) as usize];
         let mbit = draw.log(5.0, 50.0);
         let rtt = draw.log(10.0, 150.0);
-        // Two packets, to four bandwidth-delay products. A queue of three that holds the other way's feedback as
-        // well is not solved: 0.2 to 0.4 of the path arrives (ADR 0026).
+        // Two packets, to four bandwidth-delay products. A queue of three that holds the other way's
+        // feedback as well is not solved: 0.2 to 0.4 of the path arrives (ADR 0026).
         let least = if kind == Kind::Both { 96.0 } else { 24.0 } / mbit;
         let queue = draw.log(least, (4.0 * rtt).max(2.0 * least));
         let loss = if draw.real(0.0, 1.0) < 0.5 { 0.0 } else { draw.log(0.001, 0.1) };

@@ -236,8 +236,9 @@ impl Floor {
         }
     }
 
-    /// Tells whether the controller pauses, or tests the medium itself. What arrives of such packets says nothing
-    /// about the path, so a limited pace does not follow it; packet `next` is the first after them.
+    /// Tells whether the controller pauses, or tests the medium itself. What arrives of such packets says
+    /// nothing about the path, so a limited pace does not follow it; packet `next` is the first after
+    /// them.
     pub fn wait(&mut self, waits: bool, next: u64) {
         if self.waits && !waits && matches!(self.mode, Mode::Limited { .. }) {
             self.from = next;

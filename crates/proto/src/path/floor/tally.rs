@@ -179,8 +179,8 @@ impl Meter {
         *self = Self { rate: self.rate, most: self.most, ..Self::default() };
     }
 
-    /// Fates became known at `now`. A path that loses the part `overrun` is overrun. Returns whether the rate was
-    /// measured anew.
+    /// Fates became known at `now`. A path that loses the part `overrun` is overrun. Returns whether the
+    /// rate was measured anew.
     pub fn on_fates(&mut self, now: Time, rtt: Duration, overrun: f64) -> bool {
         if self.present.packets == 0 && self.began.is_none() {
             // The packets that count have yet to arrive.

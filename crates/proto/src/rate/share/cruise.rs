@@ -197,8 +197,8 @@ impl Cruise {
         let spread = spreads[NOISE_EPOCHS / 2];
         self.noise = NOISE_PART * spread;
         if self.noise > self.target() {
-            // Late packets hold up those behind them, so at a high rate most of the path's delay stands. A queue
-            // of this sender does not: slow phases drain it.
+            // Late packets hold up those behind them, so at a high rate most of the path's delay stands.
+            // A queue of this sender does not: slow phases drain it.
             let stands = least_mean.as_secs_f64() + NOISE_PART * spread;
             self.noise = self.noise.max(stands.min(NOISE_STANDS * spread));
         }

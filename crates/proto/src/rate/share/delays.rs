@@ -28,6 +28,14 @@ impl Least {
     }
 }
 
+/// Queueing delays of the latest samples, and their least mean: since the last slow phase began, and before
+/// that, back to the slow phase before.
+#[derive(Debug, Default)]
+struct Means {
+    latest: [Duration; MEAN_OF],
+    least: [Duration; 2],
+}
+
 /// Delays and the queue that they show.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
@@ -51,10 +59,7 @@ pub(super) struct Delays {
     jumped: Option<Duration>,
     /// When the packet of the latest sample left.
     left: Time,
-    /// Queueing delays of the latest samples, and their least mean: since the last slow phase began, and in
-    /// the time before that, back to the slow phase before.
-    latest: [Duration; MEAN_OF],
-    least_mean: [Duration; 2],
+    means: Means,
     /// Queueing delay of the latest sample.
     pub queue: Duration,
     /// Minimum and smoothed RTT of the path.
@@ -101,10 +106,10 @@ impl Delays {
         self.queue = queue;
         self.recent[self.samples % RECENT] = self.queue;
         self.samples += 1;
-        self.latest[self.samples % MEAN_OF] = self.queue;
+        self.means.latest[self.samples % MEAN_OF] = self.queue;
         if self.samples >= MEAN_OF {
-            let mean = self.latest.iter().sum::<Duration>() / MEAN_OF as u32;
-            self.least_mean[0] = self.least_mean[0].min(mean);
+            let mean = self.means.latest.iter().sum::<Duration>() / MEAN_OF as u32;
+            self.means.least[0] = self.means.least[0].min(mean);
         }
         self.low = self.low.min(self.recent_queue());
         if self.queue <= NEAR || self.near_at.is_none() {
@@ -125,12 +130,13 @@ impl Delays {
 
     /// A slow phase begins.
     pub fn slow_down(&mut self) {
-        self.least_mean = [Duration::MAX, self.least_mean[0]];
+        self.means.least = [Duration::MAX, self.means.least[0]];
     }
 
     /// Mean delay that no slow phase of late undercut, as far as one has shown it.
     pub fn least_mean(&self) -> Duration {
-        let least = self.least_mean[0].min(self.least_mean[1]);
+        let [present, before] = self.means.least;
+        let least = present.min(before);
         if least == Duration::MAX { Duration::ZERO } else { least }
     }
 

@@ -66,13 +66,13 @@ pub const CORRECTION_EPOCHS: f64 = 2.5;
 /// ms that keeps the order, packets 0.5 ms apart have a mean of 16 ms and a least of 9 ms in 60 ms.
 pub const NOISE_PART: f64 = 2.0;
 pub const NOISE_EPOCHS: usize = 5;
-/// Where delays vary by more than the target, the part of the delay that no slow phase drained counts as the
-/// path's as well, up to so many times the variation. Chosen: with jitter of J that keeps the order and packets
-/// s apart, the mean is `J - sqrt(pi J s / 2)` and the least about `1.8 sqrt(J s)` lower, which is J / 9.4
-/// for 40 ms at 100 Mbit/s; a queue of TCP varies by less than the target.
+/// Where delays vary by more than the target, the part of the delay that no slow phase drained counts as
+/// the path's as well, up to so many times the variation. Chosen: with jitter of J that keeps the order
+/// and packets s apart, the mean is `J - sqrt(pi J s / 2)` and the least about `1.8 sqrt(J s)` lower,
+/// which is J / 9.4 for 40 ms at 100 Mbit/s; a queue of TCP varies by less than the target.
 pub const NOISE_STANDS: f64 = 8.0;
-/// The target is longer by this part of the noise. Chosen: with slots of 40 ms the queue stays within a period
-/// and 10 ms; with a quarter it did not.
+/// The target is longer by this part of the noise. Chosen: with slots of 40 ms the queue stays within a
+/// period and 10 ms; with a quarter it did not.
 pub const NOISY_TARGET: f64 = 0.125;
 /// Limits of the correction of one epoch. The growth is that of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 pub const MOST_FALL: f64 = 0.3;
