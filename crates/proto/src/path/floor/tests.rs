@@ -351,22 +351,31 @@ fn a_false_test_of_the_controller_is_corrected() {
     assert!(stats.is_limited && stats.confirmed_loss < 0.09 && worst <= 1.3, "{worst} {stats:?}");
 }
 
+/// A sender that a policer limits does `slow`, which sends little for a moment. Returns whether no test
+/// followed, and whether the sender had its pace back at once.
+fn goes_on(slow: impl FnOnce(&mut Model)) -> (bool, bool) {
+    let mut model = Model::new(2, (0.05, 0.0), POLICED);
+    model.run(Duration::from_secs(4), FAST);
+    let before = model.floor.stats();
+    assert!(before.is_limited, "{before:?}");
+    slow(&mut model);
+    let arrived = model.arrived;
+    model.run(Duration::from_secs(1), POLICED * 0.9);
+    let part = (model.arrived - arrived) as f64 * f64::from(BYTES) / (0.9 * POLICED);
+    (model.floor.stats().tests == before.tests, part >= 0.9)
+}
+
 /// A limited pace followed what a pause of the controller delivered, and took that for a path that had become
 /// slower: a test of half of it took six seconds.
 #[test]
 fn a_pause_of_the_controller_does_not_slow_a_limited_pace() {
     for is_told in [true, false] {
-        let mut model = Model::new(2, (0.05, 0.0), POLICED);
-        model.run(Duration::from_secs(4), FAST);
-        let before = model.floor.stats();
-        assert!(before.is_limited, "{before:?}");
-        model.floor.wait(is_told, model.next);
-        model.run(Duration::from_millis(500), POLICED / 40.0);
-        model.floor.wait(false, model.next);
-        let arrived = model.arrived;
-        model.run(Duration::from_secs(1), POLICED * 0.9);
-        let part = (model.arrived - arrived) as f64 * f64::from(BYTES) / (0.9 * POLICED);
-        assert_eq!((model.floor.stats().tests == before.tests, part >= 0.9), (is_told, is_told), "{part}");
+        let went_on = goes_on(|model| {
+            model.floor.wait(is_told, model.next);
+            model.run(Duration::from_millis(500), POLICED / 40.0);
+            model.floor.wait(false, model.next);
+        });
+        assert_eq!(went_on, (is_told, is_told));
     }
 }
 
@@ -374,16 +383,11 @@ fn a_pause_of_the_controller_does_not_slow_a_limited_pace() {
 #[test]
 fn an_application_that_sends_less_does_not_slow_a_limited_pace() {
     for app_limited in [true, false] {
-        let mut model = Model::new(2, (0.05, 0.0), POLICED);
-        model.run(Duration::from_secs(4), FAST);
-        let before = model.floor.stats();
-        assert!(before.is_limited, "{before:?}");
-        model.app_limited = app_limited;
-        model.run(Duration::from_secs(1), POLICED / 40.0);
-        model.app_limited = false;
-        let arrived = model.arrived;
-        model.run(Duration::from_secs(1), POLICED * 0.9);
-        let part = (model.arrived - arrived) as f64 * f64::from(BYTES) / (0.9 * POLICED);
-        assert_eq!((model.floor.stats().tests == before.tests, part >= 0.9), (app_limited, app_limited), "{part}");
+        let went_on = goes_on(|model| {
+            model.app_limited = app_limited;
+            model.run(Duration::from_secs(1), POLICED / 40.0);
+            model.app_limited = false;
+        });
+        assert_eq!(went_on, (app_limited, app_limited));
     }
 }

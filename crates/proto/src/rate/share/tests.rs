@@ -95,7 +95,7 @@ fn finds_the_rate_and_keeps_the_queue_at_its_target() {
 }
 
 /// Late packets hold up those behind them, so at a high rate nothing shows the least delay. The rest was
-/// taken for a queue, and a flow had 0.01 of a link.
+/// taken for a queue, and the flow had a seventh of this path.
 #[test]
 fn a_delay_that_varies_and_does_not_fall_in_slow_phases_is_no_queue() {
     let mut path = Path::new();

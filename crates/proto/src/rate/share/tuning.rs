@@ -69,7 +69,8 @@ pub const NOISE_EPOCHS: usize = 5;
 /// Where delays vary by more than the target, the part of the delay that no slow phase drained counts as
 /// the path's as well, up to so many times the variation. Chosen: with jitter of J that keeps the order
 /// and packets s apart, the mean is `J - sqrt(pi J s / 2)` and the least about `1.8 sqrt(J s)` lower,
-/// which is J / 9.4 for 40 ms at 100 Mbit/s; a queue of TCP varies by less than the target.
+/// a tenth of J for 40 ms at 100 Mbit/s (calculated). A queue of TCP is taken to vary by less than the
+/// target (not measured).
 pub const NOISE_STANDS: f64 = 8.0;
 /// The target is longer by this part of the noise. Chosen: with slots of 40 ms the queue stays within a
 /// period and 10 ms; with a quarter it did not.
