@@ -19,9 +19,9 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_LEARNED, MEDIUM_LEAST, MEDIUM_LOW,
-    MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED, MEDIUM_WINDOW,
-    MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, STANDING,
+    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_INDEPENDENT, MEDIUM_LEARNED, MEDIUM_LEAST,
+    MEDIUM_LOW, MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED,
+    MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, QUEUED, STANDING,
 };
 use crate::Time;
 use crate::path::{LossEstimator, Tested, correlation};
@@ -53,15 +53,43 @@ struct Suspicion {
     arrived: f64,
     /// The lower rate that shows the cause.
     test: f64,
-    /// Whether a pause came before, so that others do not overrun the path either.
-    after_pause: bool,
+    /// After a pause, the number of pauses in a row before that one. Others should not overrun the path either.
+    after_pause: Option<u32>,
     /// When the test began.
     began: Time,
-    /// Shortest queue that a packet of the test found.
-    queue: Duration,
+    /// Queues that packets of the test found.
+    queues: Queues,
     /// First packet that left at the lower rate, and what those packets lost.
     from: u64,
     tested: Tally,
+}
+
+/// Queues that packets found.
+#[derive(Clone, Copy, Debug)]
+struct Queues {
+    shortest: Duration,
+    sum: Duration,
+    count: u32,
+}
+
+impl Queues {
+    const NONE: Self = Self { shortest: Duration::MAX, sum: Duration::ZERO, count: 0 };
+
+    fn add(&mut self, queue: Duration) {
+        self.shortest = self.shortest.min(queue);
+        self.sum += queue;
+        self.count += 1;
+    }
+
+    /// Others kept a queue all the time.
+    fn stands(&self) -> bool {
+        self.count > 0 && self.shortest > STANDING
+    }
+
+    /// The packets waited behind those of others now and then.
+    fn is_shared(&self) -> bool {
+        self.count > 0 && self.sum / self.count > QUEUED
+    }
 }
 
 /// What was sent in an epoch.
@@ -76,6 +104,8 @@ pub(super) struct Sent {
     pub next: u64,
     /// Whether the application had too little to send.
     pub app_limited: bool,
+    /// Mean queue that its packets found.
+    pub queue: Duration,
 }
 
 /// The packets of the last epochs, newest last, and the runs of losses among them.
@@ -197,16 +227,36 @@ impl Medium {
     pub fn on_queue(&mut self, number: u64, queue: Duration, is_low: bool) {
         self.is_low = is_low;
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
-            suspicion.queue = suspicion.queue.min(queue);
+            suspicion.queues.add(queue);
         }
     }
 
     /// What is not lost at a low rate, or beside a short queue, the medium does not take.
     fn lower(&mut self, slowly: Tally) {
         let rate = (slowly.lost + 1.0) / slowly.packets;
-        let upper = rate + 2.0 * (rate * (1.0 - rate) * self.correlated(rate) / slowly.packets).max(0.0).sqrt();
-        if upper < self.known.rate() {
-            self.known = Tally { packets: self.known.packets, lost: upper * self.known.packets };
+        self.lower_to(rate + 2.0 * (rate * (1.0 - rate) * self.correlated(rate) / slowly.packets).max(0.0).sqrt());
+    }
+
+    fn lower_to(&mut self, rate: f64) {
+        if rate < self.known.rate() {
+            self.known.lost = rate * self.known.packets;
+        }
+        self.confirmed = self.confirmed.min(rate);
+    }
+
+    /// Nor does it take what is not lost at any rate. Beside a queue of others this may have been learned from
+    /// their drops, which come and go. So the least loss of late counts there, and what all believe falls
+    /// together; elsewhere what it may be but for chance.
+    fn lower_by_recent(&mut self, queue: Duration) {
+        let recent = self.recent();
+        let independent = recent.packets / self.correlated(recent.rate());
+        if recent.packets < MEDIUM_LOW || independent < MEDIUM_INDEPENDENT {
+            return;
+        }
+        if queue > QUEUED {
+            self.lower_to((recent.lost + 1.0) / recent.packets);
+        } else {
+            self.lower(recent);
         }
     }
 
@@ -273,6 +323,7 @@ impl Medium {
             return;
         }
         let (excess, recent) = (self.excess(), self.recent());
+        self.lower_by_recent(sent.queue);
         self.recent.end_epoch();
         self.lasting = if excess > 0.0 { self.lasting + 1 } else { 0 };
         if self.suspicion.is_none()
@@ -290,7 +341,7 @@ impl Medium {
 
     /// Who caused the losses in question, once the test has shown it.
     pub fn verdict(&mut self, now: Time) -> Option<Verdict> {
-        let Suspicion { loss, burst, queue, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
+        let Suspicion { loss, burst, queues, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
         // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
         let (without, with) = (known.max(MEDIUM_TOLERANCE), loss.min(OUTAGE));
@@ -302,11 +353,12 @@ impl Medium {
             return None;
         }
         (self.recent, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
-        if queue != Duration::MAX && queue > STANDING {
-            // Others kept a queue all the time, so these losses may be its drops as well.
+        // These losses may be drops of others' queue as well. That a much lower rate lost so much beside them
+        // is believed after a second pause, in which they have probably stopped.
+        if queues.stands() || after_pause == Some(0) && queues.is_shared() && tested.rate() > OVERRUN {
             return Some(Verdict::Bottleneck { arrived });
         }
-        if after_pause {
+        if after_pause.is_some() {
             self.confirmed = tested.rate();
             let (packets, lost) = (tested.packets as u32, tested.lost as u32);
             self.tested = Some(Tested { packets, lost, took: now.since(began) });
@@ -340,11 +392,11 @@ impl Medium {
             loss,
             burst: self.burst(),
             began: now,
-            queue: Duration::MAX,
+            queues: Queues::NONE,
             rate,
             arrived,
             test,
-            after_pause: false,
+            after_pause: None,
             from: next,
             tested: Tally::default(),
         });
@@ -352,7 +404,7 @@ impl Medium {
 
     /// Whether the present test follows a pause.
     pub fn tests_after_pause(&self) -> bool {
-        self.suspicion.is_some_and(|suspicion| suspicion.after_pause)
+        self.suspicion.is_some_and(|suspicion| suspicion.after_pause.is_some())
     }
 
     /// Whether a test after a pause has shown what the medium loses.
@@ -394,13 +446,14 @@ impl Medium {
 
     /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was
     /// learned before, and tests at `test` bytes per second whether the medium caused the loss before.
-    pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64) {
+    /// `pauses` is the number of pauses in a row before this one.
+    pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64, pauses: u32) {
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
         let burst = self.burst();
         *self = Self { known, early: known, ..Self::default() };
         self.suspect(loss, sent);
         if let Some(suspicion) = &mut self.suspicion {
-            (suspicion.test, suspicion.burst, suspicion.after_pause) = (test, burst, true);
+            (suspicion.test, suspicion.burst, suspicion.after_pause) = (test, burst, Some(pauses));
         }
     }
 }

@@ -343,7 +343,14 @@ impl Share {
         self.pause = Some(Pause {
             at: ack.now,
             repeated: recent.map_or(0, |last| last.repeated + 1),
-            before: Sent { now: ack.now, rate: rate.max(arrived), arrived, next: ack.next, app_limited: false },
+            before: Sent {
+                now: ack.now,
+                rate: rate.max(arrived),
+                arrived,
+                next: ack.next,
+                app_limited: false,
+                queue: Duration::ZERO,
+            },
             loss: self.medium.recent().rate(),
         });
         (self.compete, self.delays.holds) = (None, false);
@@ -362,6 +369,7 @@ impl Share {
             arrived: epoch.arrived(),
             next: ack.next,
             app_limited: epoch.app_limited,
+            queue: epoch.mean,
         };
         self.medium.end_epoch(sent, is_long, self.cruise.is_capped(ack.now));
         let (loss, excess, tests) = (self.medium.loss(), self.medium.excess(), self.medium.test_rate());
@@ -406,9 +414,9 @@ impl Share {
         self.epochs.restart(ack.next);
         match verdict {
             // The rate before the pause may have been the path's with all others silent.
-            // After several pauses in a row, start-ups may be what overruns it.
+            // After more than two pauses in a row, start-ups may be what overruns it.
             Verdict::Medium { .. } if after_pause => {
-                if self.pause.is_none_or(|pause| pause.repeated == 0) {
+                if self.pause.is_none_or(|pause| pause.repeated <= 1) {
                     self.startup = Startup::again(self.cruise.rate as u64);
                     self.enter(Phase::Startup, ack);
                 }
@@ -443,8 +451,9 @@ impl Share {
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Pause if ack.now.since(self.slow.at) >= LEAST_LOOK_TIME.max(ack.smoothed * PAUSE_ROUNDS) => {
-                if let Some(Pause { before, loss, .. }) = self.pause {
-                    self.medium.begin_again(loss, Sent { now: ack.now, next: ack.next, ..before }, self.cruise.rate);
+                if let Some(Pause { before, loss, repeated, .. }) = self.pause {
+                    let sent = Sent { now: ack.now, next: ack.next, ..before };
+                    self.medium.begin_again(loss, sent, self.cruise.rate, repeated);
                 }
                 self.cruise.resume();
                 self.enter(Phase::Cruise, ack);
