@@ -253,7 +253,7 @@ impl Medium {
         if recent.packets < MEDIUM_LOW || independent < MEDIUM_INDEPENDENT {
             return;
         }
-        if queue > QUEUED {
+        if queue > QUEUED && self.is_confirmed() {
             self.lower_to((recent.lost + 1.0) / recent.packets);
         } else {
             self.lower(recent);

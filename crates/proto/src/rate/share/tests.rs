@@ -1,7 +1,7 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
 use super::compete::Left;
-use super::tuning::{LATE, OVERFLOWS, STANDING, VAIN_LOOKS, VAIN_TIME};
+use super::tuning::{LATE, OVERFLOWS, QUEUED, STANDING, VAIN_LOOKS, VAIN_TIME};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -155,7 +155,7 @@ fn judged(every: u64, tested: Option<u64>, queue: Duration) -> Option<Verdict> {
     medium.begin();
     (50..600).for_each(|number| medium.on_fate(number, false));
     let now = Time::from_millis(1_000);
-    let sent = Sent { now, rate: 2e6, arrived: 1.8e6, next: 1_000, app_limited: false };
+    let sent = Sent { now, rate: 2e6, arrived: 1.8e6, next: 1_000, app_limited: false, queue: Duration::ZERO };
     let mut number = 600;
     while medium.test_rate().is_none() && number < 1_000 {
         medium.on_fate(number, number % every == 0);
@@ -185,6 +185,61 @@ fn a_test_tells_a_medium_from_a_bottleneck_and_a_queue_of_others_voids_it() {
         let voided = judged(every, Some(every), 2 * STANDING);
         assert!(matches!(voided, Some(Verdict::Bottleneck { .. })), "{every}: {voided:?}");
     }
+}
+
+/// What a test finds after this number of pauses in a row, if half of its packets are lost and it finds `queue`.
+fn judged_after(pauses: u32, queue: Duration) -> Option<Verdict> {
+    let mut medium = Medium::default();
+    let now = Time::from_millis(1_000);
+    let sent = Sent { now, rate: 2e6, arrived: 1e6, next: 0, app_limited: false, queue };
+    medium.begin_again(0.5, sent, 5e5, pauses - 1);
+    (0..100).find_map(|number| {
+        medium.on_queue(number, if number % 2 == 0 { Duration::ZERO } else { queue }, false);
+        medium.on_fate(number, number % 2 == 0);
+        medium.verdict(now + Duration::from_millis(300))
+    })
+}
+
+/// Fifty flows that began 0.2 s apart dropped up to 70 %: each had tested its losses while the others overran
+/// the path.
+#[test]
+fn half_of_loss_beside_others_is_believed_after_a_second_pause() {
+    let others = 4 * QUEUED;
+    assert!(matches!(judged_after(1, others), Some(Verdict::Bottleneck { .. })));
+    assert!(matches!(judged_after(2, others), Some(Verdict::Medium { .. })));
+    assert!(matches!(judged_after(1, Duration::ZERO), Some(Verdict::Medium { .. })));
+}
+
+/// What a medium is known to lose that a test after a pause confirmed to lose a third, after 128 more packets in
+/// epochs with this mean queue. One in `every` is lost, in runs of `run`.
+fn known_after(every: u64, run: u64, queue: Duration) -> f64 {
+    let mut medium = Medium::default();
+    let now = Time::from_millis(1_000);
+    let sent = Sent { now, rate: 2e6, arrived: 1.5e6, next: 0, app_limited: false, queue };
+    medium.begin_again(0.33, sent, 5e5, 0);
+    let first = (0..600)
+        .find(|number| {
+            medium.on_fate(*number, number % 3 == 0);
+            medium.verdict(now + Duration::from_millis(300)).is_some()
+        })
+        .expect("a verdict");
+    for number in 0..128 {
+        medium.on_fate(first + 1 + number, number / run % every == 0);
+        if number % 32 == 31 {
+            medium.end_epoch(sent, false, false);
+        }
+    }
+    medium.loss()
+}
+
+#[test]
+fn what_is_not_lost_at_any_rate_the_medium_does_not_take() {
+    let (own, others) = (Duration::ZERO, 4 * QUEUED);
+    assert!((0.3..0.45).contains(&known_after(3, 1, others)), "{}", known_after(3, 1, others));
+    assert!(known_after(20, 1, others) < known_after(20, 1, own), "{}", known_after(20, 1, others));
+    assert!(known_after(20, 1, own) < 0.2, "{}", known_after(20, 1, own));
+    // Few runs of losses do not show how much a medium loses.
+    assert!(known_after(6, 10, others) > 0.3, "{}", known_after(6, 10, others));
 }
 
 #[test]
