@@ -1,8 +1,8 @@
 //! Many flows of ours on one link: what each gets, what the queue drops, and how long it is.
 //!
 //! `cargo run --release -p tidewire-sim --example many -- KEY=VALUE ...` prints a line for each seed. Keys:
-//! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts;
-//! `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link, and `up`,
+//! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts; `late`,
+//! how much later flows of ours start; `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link, and `up`,
 //! that of the way back; `rtt`, or several with `/` between them, which flows have in turn; `queue`; `warm`
 //! after the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with `f.` or `b.`
 //! before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such time instead.
@@ -112,7 +112,9 @@ impl Keys {
     /// When flow `number` starts. The seed moves it, so that start-ups meet in different states.
     fn start(&self, number: usize, seed: u64) -> Duration {
         let moved = Duration::from_micros((seed * 7_919 + number as u64 * 104_729) % 50_000);
-        self.time("gap", "500ms") * number as u32 + moved
+        let [ours, back, _] = self.flows();
+        let late = if number < ours + back { self.time("late", "0s") } else { Duration::ZERO };
+        self.time("gap", "500ms") * number as u32 + moved + late
     }
 
     fn plan(&self, seed: u64, time: Duration) -> Plan {
@@ -171,7 +173,8 @@ fn main() {
     });
     let keys = Keys(pairs.collect());
     let (first, seeds) = (keys.count("seed", 1) as u64, keys.count("seeds", 1) as u64);
-    let last = keys.time("gap", "500ms") * keys.flows().iter().sum::<usize>().saturating_sub(1) as u32;
+    let last = keys.time("gap", "500ms") * keys.flows().iter().sum::<usize>().saturating_sub(1) as u32
+        + keys.time("late", "0s");
     let (begin, time) = (last + keys.time("warm", "5s"), keys.time("time", "30s"));
     let at = |after: Duration| Time::from_millis(1) + after;
     for seed in first..first + seeds {
