@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Event, Received};
-use tidewire_proto::crypto::Secret;
+use tidewire_proto::crypto::{Provider, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
 use tidewire_proto::path::Ecn;
@@ -254,6 +254,14 @@ impl Pair {
     /// Gives `end` this clock. Call it before [`Self::connect`], with an application that knows the clock.
     pub fn set_clock(&mut self, end: End, clock: Clock) {
         self.side(end).clock = clock;
+    }
+
+    /// Gives `end` these ciphers, such as those of a peer that lies in what it seals. Call it before anything
+    /// arrived there.
+    pub fn set_provider(&mut self, end: End, provider: Arc<dyn Provider>) {
+        let side = self.side(end);
+        side.config.provider = provider;
+        side.endpoint = Endpoint::new(side.config.clone(), side.seed);
     }
 
     /// What the packet keys of both ends sealed.

@@ -15,6 +15,7 @@ mod hostile;
 mod jobs;
 mod keys;
 mod longfat;
+mod lying;
 mod messages;
 mod mtu;
 mod own_rate;
