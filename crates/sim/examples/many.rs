@@ -1,18 +1,24 @@
 //! Many flows of ours on one link: what each gets, what the queue drops, and how long it is.
 //!
 //! `cargo run --release -p tidewire-sim --example many -- KEY=VALUE ...` prints a line for each seed. Keys:
-//! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts; `late`,
-//! how much later flows of ours start; `control`; `app`, the rate of each flow (as fast as possible without it); `rate` of the link, and `up`,
-//! that of the way back; `rtt`, or several with `/` between them, which flows have in turn; `queue`; `warm`
-//! after the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with `f.` or `b.`
-//! before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such time instead.
+//! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts;
+//! `late`, how much later flows of ours start; `control`; `app`, the rate of each flow (as fast as possible
+//! without it); `rate` of the link, and `up`, that of the way back; `rtt`, or several with `/` between them,
+//! which flows have in turn; `queue`; `warm` after the last start and `time` that counts; `seed`, `seeds`; and
+//! any setting of a link with `f.` or `b.` before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it
+//! prints a line for each such time instead.
+//! With `states=1` each line ends with how often the flows entered each state of their rate control since the
+//! line before, or since `warm` was over.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
+use tidewire_proto::endpoint::ConnectionHandle;
+use tidewire_proto::trace::{Trace, TraceEvent};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
@@ -23,6 +29,26 @@ use tidewire_units::{Rate, parse_duration};
 
 /// More bytes than any of these links carries.
 const ENDLESS: u64 = 1 << 40;
+
+/// Counts how often the senders entered each state of their rate control.
+#[derive(Debug, Default)]
+struct States(Mutex<BTreeMap<String, u64>>);
+
+impl Trace for States {
+    fn record(&self, _: Time, _: ConnectionHandle, event: &TraceEvent) {
+        if let TraceEvent::RateState { state } = event {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(state.to_string()).or_default() += 1;
+        }
+    }
+}
+
+impl States {
+    /// The counts since the last call.
+    fn take(&self) -> String {
+        let counts = core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        counts.iter().map(|(state, count)| format!(", {state} {count}")).collect()
+    }
+}
 
 /// The keys of the command line.
 struct Keys(BTreeMap<String, String>);
@@ -96,7 +122,7 @@ impl Keys {
         topology
     }
 
-    fn carrier(&self, is_ours: bool) -> Carrier {
+    fn carrier(&self, is_ours: bool, states: Option<&Arc<States>>) -> Carrier {
         if !is_ours {
             return Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
         }
@@ -106,7 +132,8 @@ impl Keys {
         if self.0.contains_key("app") {
             stream.rate = Some(self.rate("app", "").bits_per_second() / 8);
         }
-        Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream], via: Vec::new() }
+        let sender = states.map_or(config.clone(), |states| config.clone().with_trace(Arc::clone(states) as _));
+        Carrier::Ours { ends: Box::new([sender, config]), streams: vec![stream], via: Vec::new() }
     }
 
     /// When flow `number` starts. The seed moves it, so that start-ups meet in different states.
@@ -117,14 +144,14 @@ impl Keys {
         self.time("gap", "500ms") * number as u32 + moved + late
     }
 
-    fn plan(&self, seed: u64, time: Duration) -> Plan {
+    fn plan(&self, seed: u64, time: Duration, states: Option<&Arc<States>>) -> Plan {
         let mut plan = Plan::new(seed, self.topology(seed));
         (plan.time, plan.sample) = (Some(time), Duration::from_millis(20));
         let [ours, back, tcp] = self.flows();
         for number in 0..ours + back + tcp {
             let (a, b) = (2 + 2 * number, 3 + 2 * number);
             let [from, to] = if (ours..ours + back).contains(&number) { [b, a] } else { [a, b] };
-            let carrier = self.carrier(number < ours + back);
+            let carrier = self.carrier(number < ours + back, states);
             let (name, start) = (number.to_string(), self.start(number, seed));
             plan.flows.push(FlowPlan { name, from, to, through: None, start, carrier });
         }
@@ -178,16 +205,19 @@ fn main() {
     let (begin, time) = (last + keys.time("warm", "5s"), keys.time("time", "30s"));
     let at = |after: Duration| Time::from_millis(1) + after;
     for seed in first..first + seeds {
-        let mut network = Network::new(&keys.plan(seed, begin + time + Duration::from_secs(1)));
+        let states = keys.0.contains_key("states").then(Arc::<States>::default);
+        let mut network = Network::new(&keys.plan(seed, begin + time + Duration::from_secs(1), states.as_ref()));
         let step = if keys.0.contains_key("trace") { keys.time("trace", "") } else { time };
         let mut moment = if step < time { Duration::ZERO } else { begin };
         network.until(at(moment));
         let mut before = network.report();
+        states.iter().for_each(|states| drop(states.take()));
         while moment + step <= begin + time {
             moment += step;
             network.until(at(moment));
             let after = network.report();
-            println!("{:6.1} s: {}", moment.as_secs_f64(), line(&keys, &before, &after, step.as_secs_f64()));
+            let states = states.as_ref().map_or(String::new(), |states| states.take());
+            println!("{:6.1} s: {}{states}", moment.as_secs_f64(), line(&keys, &before, &after, step.as_secs_f64()));
             before = after;
         }
     }

@@ -53,7 +53,8 @@ struct Suspicion {
     arrived: f64,
     /// The lower rate that shows the cause.
     test: f64,
-    /// After a pause, the number of pauses in a row before that one. Others should not overrun the path either.
+    /// After a pause, the number of pauses in a row before that one. Others should then not overrun the path
+    /// either.
     after_pause: Option<u32>,
     /// When the test began.
     began: Time,
@@ -244,9 +245,9 @@ impl Medium {
         self.confirmed = self.confirmed.min(rate);
     }
 
-    /// Nor does it take what is not lost at any rate. Beside a queue of others this may have been learned from
-    /// their drops, which come and go. So the least loss of late counts there, and what all believe falls
-    /// together; elsewhere what it may be but for chance.
+    /// Nor does it take what is not lost at any rate, but for chance. After a pause, and beside a queue, what
+    /// is known may have been learned from the drops of others, which come and go. There the least loss of
+    /// late counts, so that what all believe falls together.
     fn lower_by_recent(&mut self, queue: Duration) {
         let recent = self.recent();
         let independent = recent.packets / self.correlated(recent.rate());

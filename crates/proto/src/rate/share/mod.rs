@@ -14,6 +14,8 @@ mod cruise;
 mod delays;
 mod epoch;
 mod medium;
+#[cfg(test)]
+mod misfire;
 mod pressed;
 mod startup;
 #[cfg(test)]

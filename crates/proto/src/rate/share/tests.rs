@@ -187,7 +187,8 @@ fn a_test_tells_a_medium_from_a_bottleneck_and_a_queue_of_others_voids_it() {
     }
 }
 
-/// What a test finds after this number of pauses in a row, if half of its packets are lost and it finds `queue`.
+/// What a test finds after this number of pauses in a row, if half of its packets are lost, and half find this
+/// queue.
 fn judged_after(pauses: u32, queue: Duration) -> Option<Verdict> {
     let mut medium = Medium::default();
     let now = Time::from_millis(1_000);
@@ -210,8 +211,8 @@ fn half_of_loss_beside_others_is_believed_after_a_second_pause() {
     assert!(matches!(judged_after(1, Duration::ZERO), Some(Verdict::Medium { .. })));
 }
 
-/// What a medium is known to lose that a test after a pause confirmed to lose a third, after 128 more packets in
-/// epochs with this mean queue. One in `every` is lost, in runs of `run`.
+/// What a medium is known to lose that a test after a pause confirmed to lose a third, after 128 more packets
+/// in epochs with this mean queue. One in `every` is lost, in runs of `run`.
 fn known_after(every: u64, run: u64, queue: Duration) -> f64 {
     let mut medium = Medium::default();
     let now = Time::from_millis(1_000);

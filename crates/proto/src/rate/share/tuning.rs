@@ -289,6 +289,6 @@ pub const MEDIUM_YIELDED: f64 = 0.75;
 /// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
 /// much redundancy for them, stay below the 1.3 bytes sent for a byte delivered of the floor of sanity.
 pub const ASSUMED: f64 = 0.15;
-/// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew. Chosen: with
-/// 16, policers of 5 Mbit/s with 20 % of other loss had 0.64 of what the loss leaves, with this 0.73.
+/// Epochs of drops beside a bottleneck that is known to drop, until the medium is suspected anew. Chosen:
+/// with 16, policers of 5 Mbit/s with 20 % of other loss had 0.64 of what the loss leaves, with this 0.73.
 pub const MEDIUM_TOLERATED: u32 = 6;
