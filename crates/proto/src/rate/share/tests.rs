@@ -225,7 +225,7 @@ fn known_after(every: u64, run: u64, queue: Duration) -> f64 {
         })
         .expect("a verdict");
     for number in 0..128 {
-        medium.on_fate(first + 1 + number, number / run % every == 0);
+        medium.on_fate(first + 1 + number, (number / run).is_multiple_of(every));
         if number % 32 == 31 {
             medium.end_epoch(sent, false, false);
         }
