@@ -4,11 +4,11 @@
 //! `n` flows, `back` flows the other way, and `cubic` flows of TCP beside them; `gap` between their starts;
 //! `late`, how much later flows of ours start; `control`; `app`, the rate of each flow (as fast as possible
 //! without it); `rate` of the link, and `up`, that of the way back; `rtt`, or several with `/` between them,
-//! which flows have in turn; `queue`; `warm` after the last start and `time` that counts; `seed`, `seeds`; and
-//! any setting of a link with `f.` or `b.` before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it
-//! prints a line for each such time instead.
-//! With `states=1` each line ends with how often the flows entered each state of their rate control since the
-//! line before, or since `warm` was over.
+//! which flows have in turn; `queue`; `kilobytes` that each flow has to send, of which it then prints the
+//! time; `warm` after the last start and `time` that counts; `seed`, `seeds`; and any setting of a link with
+//! `f.` or `b.` before it, such as `f.police=10mbit:50kB`. With `trace=500ms` it prints a line for each such
+//! time instead. With `states=1` each line ends with how often the flows entered each state of their rate
+//! control since the line before, or since `warm` was over.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -70,6 +70,11 @@ impl Keys {
         self.text(key, or).parse().unwrap_or_else(|error| panic!("{key}: {error}"))
     }
 
+    /// What each flow has to send; without it as much as it can.
+    fn bytes(&self) -> Option<u64> {
+        self.0.contains_key("kilobytes").then(|| 1_000 * self.count("kilobytes", 0) as u64)
+    }
+
     fn rtts(&self) -> Vec<Duration> {
         let times = self.text("rtt", "60ms").split('/');
         times.map(|time| parse_duration(time).unwrap_or_else(|error| panic!("rtt: {error}"))).collect()
@@ -124,11 +129,15 @@ impl Keys {
 
     fn carrier(&self, is_ours: bool, states: Option<&Arc<States>>) -> Carrier {
         if !is_ours {
-            return Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
+            return Carrier::Tcp {
+                control: Control::Cubic,
+                marks: false,
+                content: Content::Bulk { bytes: self.bytes() },
+            };
         }
         let control = self.text("control", "share").parse().unwrap_or_else(|error| panic!("control: {error}"));
         let config = Config::builder().rate_control(control).build().expect("in range");
-        let mut stream = Flow::bulk(End::Near, ENDLESS);
+        let mut stream = Flow::bulk(End::Near, self.bytes().unwrap_or(ENDLESS));
         if self.0.contains_key("app") {
             stream.rate = Some(self.rate("app", "").bits_per_second() / 8);
         }
@@ -193,6 +202,16 @@ fn line(keys: &Keys, before: &Report, after: &Report, seconds: f64) -> String {
     text + &each.iter().map(|mbit| format!(" {mbit:.2}")).collect::<String>()
 }
 
+/// How long the flows took that have ended.
+fn completion(report: &Report) -> String {
+    let mut times: Vec<_> =
+        report.flows.iter().filter(|flow| flow.whole == Some(true)).map(|flow| flow.seconds).collect();
+    times.sort_by(f64::total_cmp);
+    let at = |part: f64| times.get((part * times.len() as f64) as usize).map_or(f64::NAN, |seconds| 1e3 * seconds);
+    let (ended, all) = (times.len(), report.flows.len());
+    format!("{ended} of {all} flows ended, after {:.0} ms (p50) and {:.0} ms (p99)", at(0.5), at(0.99))
+}
+
 fn main() {
     let pairs = std::env::args().skip(1).map(|arg| {
         let (key, value) = arg.split_once('=').unwrap_or_else(|| panic!("write KEY=VALUE for {arg}"));
@@ -219,6 +238,9 @@ fn main() {
             let states = states.as_ref().map_or(String::new(), |states| states.take());
             println!("{:6.1} s: {}{states}", moment.as_secs_f64(), line(&keys, &before, &after, step.as_secs_f64()));
             before = after;
+        }
+        if keys.bytes().is_some() {
+            println!("{}", completion(&before));
         }
     }
 }
