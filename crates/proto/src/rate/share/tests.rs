@@ -187,8 +187,8 @@ fn a_test_tells_a_medium_from_a_bottleneck_and_a_queue_of_others_voids_it() {
     }
 }
 
-/// What a test finds after this number of pauses in a row, if half of its packets are lost, and half find this
-/// queue.
+/// What a test finds after this number of pauses in a row, if half of its packets are lost, and half find
+/// this queue.
 fn judged_after(pauses: u32, queue: Duration) -> Option<Verdict> {
     let mut medium = Medium::default();
     let now = Time::from_millis(1_000);
