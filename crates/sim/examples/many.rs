@@ -70,7 +70,7 @@ impl Keys {
         self.text(key, or).parse().unwrap_or_else(|error| panic!("{key}: {error}"))
     }
 
-    /// What each flow has to send; without it as much as it can.
+    /// Bytes of each flow. Without the key it has no end.
     fn bytes(&self) -> Option<u64> {
         self.0.contains_key("kilobytes").then(|| 1_000 * self.count("kilobytes", 0) as u64)
     }

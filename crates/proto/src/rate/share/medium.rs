@@ -354,8 +354,8 @@ impl Medium {
             return None;
         }
         (self.recent, self.suspicion, self.assumed) = (Default::default(), None, 0.0);
-        // These losses may be drops of others' queue as well. That a much lower rate lost so much beside them
-        // is believed after a second pause, in which they have probably stopped.
+        // Where others kept a queue, that queue may have dropped these packets. After a first pause some of
+        // them may still overrun the path, so much loss beside them is believed after a second pause only.
         if queues.stands() || after_pause == Some(0) && queues.is_shared() && tested.rate() > OVERRUN {
             return Some(Verdict::Bottleneck { arrived });
         }

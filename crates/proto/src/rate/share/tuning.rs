@@ -267,8 +267,9 @@ pub const MEDIUM_LEARNED: f64 = 512.0;
 pub const MEDIUM_TESTED: f64 = 24.0;
 /// The same for packets beside a queue of less than half of the longest of late.
 pub const MEDIUM_LOW: f64 = 64.0;
-/// The same for packets at any rate, over the factor by which runs of losses multiply a variance. Chosen: the
-/// window holds enough where runs are shorter than 1.8; longer runs of a medium look as if its loss varied.
+/// Packets of the window, divided by the factor by which runs of losses multiply a variance, that show what
+/// the medium loses at any rate. Chosen: a full window suffices where runs are shorter than 1.8. With longer
+/// ones the loss of a medium seems to vary.
 pub const MEDIUM_INDEPENDENT: f64 = 48.0;
 /// A test of at least so many packets ends at this logarithm of the ratio of the likelihoods of its losses,
 /// with the medium and without it. Each verdict is then wrong in at most one case of a hundred (Wald), as far
@@ -281,8 +282,9 @@ pub const MEDIUM_TEST_TIME: Duration = Duration::from_millis(200);
 /// A queue that was at least so long during the whole test is that of others. Chosen: twice the target at 25
 /// Mbit/s; jitter of less than a second has shorter delays within a test.
 pub const STANDING: Duration = Duration::from_millis(4);
-/// A mean queue beyond this holds packets of others. Chosen: twice [`NEAR`]. In a test after a pause, a
-/// sender alone waits 0.2 ms at most, and one of fifty that overrun the path 2 ms and more in 13 of 14 tests.
+/// A mean queue beyond this is one. In a test after a pause it is that of others: there a sender alone waited
+/// 0.2 ms at most, and one of fifty that overran the path 2 ms and more in 13 of 14 tests (one seed). Chosen:
+/// twice [`NEAR`].
 pub const QUEUED: Duration = Duration::from_millis(1);
 /// A test sends this part of what arrived. Chosen: below a policer whose bucket let a fifth more pass.
 pub const MEDIUM_YIELDED: f64 = 0.75;
