@@ -244,6 +244,14 @@ fn a_queue_of_a_few_packets_drops_little() {
     }
 }
 
+/// The plan of a case, with a flow of CUBIC beside it that begins then.
+fn beside_cubic(case: &Case<'_>, start: Duration, seed: u64) -> Plan {
+    let mut plan = case.plan(seed);
+    let carrier = Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
+    plan.flows.push(FlowPlan { name: "cubic".to_owned(), from: 0, to: 1, through: None, start, carrier });
+    plan
+}
+
 /// Beside TCP, which fills the queue, a flow does not yield until it has nothing.
 #[test]
 fn beside_tcp_a_flow_keeps_a_part() {
@@ -254,13 +262,27 @@ fn beside_tcp_a_flow_keeps_a_part() {
             gap: gap(0),
             settings: Box::leak(Box::new([HOME[0], HOME[1], (BOTH, "queue", queue)])),
         };
-        let mut plan = case.plan(seed);
-        let carrier = Carrier::Tcp { control: Control::Cubic, marks: false, content: Content::Bulk { bytes: None } };
-        let (name, start) = ("cubic".to_owned(), Duration::from_secs(1));
-        plan.flows.push(FlowPlan { name, from: 0, to: 1, through: None, start, carrier });
-        let outcome = case.measure(&plan);
+        let outcome = case.measure(&beside_cubic(&case, Duration::from_secs(1), seed));
         assert!(outcome.goodput[0] >= 4.0, "{queue}: {:?}", outcome.goodput);
         assert!(outcome.dropped <= 0.02, "{queue}: {}", outcome.dropped);
+    }
+}
+
+/// Nor does one that begins after TCP. Its target fell to the length of the queue of TCP, and on these seeds
+/// it had 0.15 to 0.8 of 5 Mbit/s for as long as it ran.
+#[test]
+fn after_tcp_a_flow_finds_a_part() {
+    let settings = &[(BOTH, "rate", "5mbit"), HOME[1], (BOTH, "queue", "60ms")];
+    for seed in [1, 2, 3, 5] {
+        let case = Case { ahead: 1, back: 0, gap: gap(0), settings };
+        let mut plan = beside_cubic(&case, Duration::ZERO, seed);
+        plan.flows[0].start = Duration::from_secs(3);
+        let mut network = Network::new(&plan);
+        network.until(Time::from_millis(23_000));
+        let before = network.report().flows[0].bytes;
+        network.until(Time::from_millis(63_000));
+        let mbit = (network.report().flows[0].bytes - before) as f64 * 8e-6 / 40.0;
+        assert!(mbit >= 1.2, "seed {seed}: {mbit}");
     }
 }
 

@@ -19,9 +19,9 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::tuning::{
-    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_INDEPENDENT, MEDIUM_LEARNED, MEDIUM_LEAST,
-    MEDIUM_LOW, MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE, MEDIUM_TOLERATED,
-    MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, QUEUED, STANDING,
+    ASSUMED, MEDIUM_EARLY, MEDIUM_EVIDENCE, MEDIUM_FEW, MEDIUM_FIRST, MEDIUM_INDEPENDENT, MEDIUM_LATE, MEDIUM_LEARNED,
+    MEDIUM_LEAST, MEDIUM_LOW, MEDIUM_SIGMAS, MEDIUM_SLOT, MEDIUM_TEST_TIME, MEDIUM_TESTED, MEDIUM_TOLERANCE,
+    MEDIUM_TOLERATED, MEDIUM_WINDOW, MEDIUM_YIELDED, OUTAGE, OVERRUN, OVERRUN_LIMITED, OVERRUN_RUNS, QUEUED, STANDING,
 };
 use crate::Time;
 use crate::path::{LossEstimator, Tested, correlation};
@@ -167,6 +167,8 @@ pub(super) struct Medium {
     /// Packets beside a short queue, and whether the latest ones are such.
     low: Tally,
     is_low: bool,
+    /// Packets of late, whatever they found.
+    late: Tally,
     /// The first packets.
     early: Tally,
 }
@@ -200,6 +202,10 @@ impl Medium {
                 self.lower(self.low);
                 self.low = Tally { packets: self.low.packets / 2.0, lost: self.low.lost / 2.0 };
             }
+        }
+        self.late.add(lost);
+        if self.late.packets >= MEDIUM_LATE {
+            self.late = Tally { packets: self.late.packets / 2.0, lost: self.late.lost / 2.0 };
         }
         let was_lost = mem::replace(&mut self.was_lost, lost);
         self.recent.add(lost, lost && !was_lost);
@@ -424,6 +430,12 @@ impl Medium {
         let weight = self.seen().packets;
         let deviation = (known * (1.0 - known) * self.correlated(known) / weight).sqrt();
         (known + 2.0 * deviation).min(0.9)
+    }
+
+    /// Whether the medium is known to lose more than `rate`, and the packets of late do not contradict. Where
+    /// losses come in runs, it takes thousands of packets until what is known falls.
+    pub fn loses(&self, rate: f64) -> bool {
+        self.loss() > rate && self.late.rate() > rate / 2.0
     }
 
     /// Whether the first flight lost little, so that what is lost later is what this sender sends too much.

@@ -498,7 +498,7 @@ impl Share {
 
     /// No sender that fills queues keeps one on a path that loses much, unless it is overrun.
     fn is_lossy(&self) -> bool {
-        self.medium.loss() > LOSSY && self.medium.recent().rate() < OVERRUN
+        self.medium.loses(LOSSY) && self.medium.recent().rate() < OVERRUN
     }
 
     fn compete(&mut self, rate: f64, ack: &AckSample) {

@@ -3,14 +3,15 @@
 //!
 //! A flow of this kind yields while the queue is longer than its target. Among flows of this kind it does so
 //! only until its rate is fair, because the queue of N equal flows is as long as the target of each
-//! ([`super::cruise`]). Beside TCP it yields until nothing is left. So the queue has to be much longer than
-//! the target for most of some seconds, and one of two signs has to be there:
+//! ([`super::cruise`]). Beside TCP it yields until nothing is left. So one of two signs has to be there for
+//! most of some seconds:
 //!
-//! - The full queue has dropped packets of this sender at least twice. Flows of this kind overflow a queue
-//!   while some of them start, and not later.
-//! - The rate is a small part [`STARVED`] of the highest one of late. Among flows of this kind, a flow whose
-//!   target is that much shorter than the queue has more than [`LONG`] squared times its fair rate. So at
-//!   least `LONG² / STARVED` = 15 flows have started since then.
+//! - The queue is much longer than the target ([`LONG`]), and the full queue has dropped packets of this sender
+//!   at least twice. Flows of this kind overflow a queue while some of them start, and not later.
+//! - The sender is starved: its rate is a small part [`STARVED`] of the highest one of late, and the queue is
+//!   longer than the target of that one by `LONG / sqrt(STARVED)`. Among flows of this kind, at least the
+//!   square of that, 15, have started since then. The present target does not count here: a starved flow
+//!   settles where it is as long as the queue of TCP.
 //!
 //! Both may be wrong while many start. Therefore a competition that is left as [`Left::Thin`] is not repeated
 //! for a time that doubles, and one that is left as [`Left::Vain`] needs a sign of this module. Called by
@@ -21,7 +22,8 @@ use core::time::Duration;
 
 use super::compete::Left;
 use super::tuning::{
-    APART, FULL, LATE, LONG, LOOK_VANISHED, OVERFLOWS, PRESSED_PART, PRESSED_TIME, STARVED, THIN_LONGEST, THIN_WAIT,
+    APART, FULL, LATE, LONG, LONG_TIME, LOOK_VANISHED, OVERFLOWS, PRESSED_PART, PRESSED_TIME, STARVED, THIN_LONGEST,
+    THIN_WAIT,
 };
 use crate::Time;
 
@@ -56,10 +58,12 @@ impl Pressed {
         if now.since(self.overflowed) > LATE {
             self.overflows = 0;
         }
+        let is_starved = rate < STARVED * self.most;
         // Beside a queue that a look would call gone, the competition would end at once.
-        let is_long = queue > (LONG * target(rate)).max(LOOK_VANISHED * target(self.most));
+        let is_long = queue > (LONG * target(rate)).max(LOOK_VANISHED * target(self.most))
+            || is_starved && queue > (LONG / STARVED.sqrt() * target(self.most)).max(LONG_TIME);
         self.part += (f64::from(u8::from(is_long)) - self.part) * (1.0 - (-aged / PRESSED_TIME).exp());
-        let has_sign = self.overflows >= OVERFLOWS || rate < STARVED * self.most;
+        let has_sign = self.overflows >= OVERFLOWS || is_starved;
         self.part > PRESSED_PART && has_sign && now >= self.next
     }
 

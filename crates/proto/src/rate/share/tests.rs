@@ -296,6 +296,21 @@ fn a_sender_with_little_left_is_pressed_if_the_queue_is_not_its_own() {
     assert_eq!(until_pressed(&mut Pressed::default(), &mut now, 2e5, 25.0, 60), None);
 }
 
+/// A flow that began after CUBIC settled at 80 kbit/s, where its target was as long as the queue of CUBIC.
+#[test]
+fn a_starved_sender_is_pressed_although_the_queue_is_as_long_as_its_target() {
+    let (cruise, settled) = (Cruise::default(), 1e4);
+    let queue = cruise.target_at(settled) * 1e3;
+    let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));
+    assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 2.0, 5), None);
+    assert!(until_pressed(&mut pressed, &mut now, settled, queue, 10).is_some());
+    // A flow that had little before, and one beside fewer than fifteen others.
+    assert_eq!(until_pressed(&mut Pressed::default(), &mut now, settled, queue, 60), None);
+    let (mut pressed, fair) = (Pressed::default(), 1e6 / 14.0);
+    assert_eq!(until_pressed(&mut pressed, &mut now, 1e6, 2.0, 5), None);
+    assert_eq!(until_pressed(&mut pressed, &mut now, fair, cruise.target_at(fair) * 1e3, 60), None);
+}
+
 #[test]
 fn a_long_queue_that_overflows_again_and_again_presses() {
     let (mut pressed, mut now) = (Pressed::default(), Time::from_millis(1_000));

@@ -233,6 +233,9 @@ pub const VAIN_TIME: Duration = Duration::from_secs(10);
 pub const LATE: Duration = Duration::from_secs(20);
 /// A queue of so many targets is much longer than the target. Chosen.
 pub const LONG: f64 = 1.6;
+/// The queue that starves a sender is longer than this, in seconds. Chosen: that of fifty flows at 100 Mbit/s
+/// is 8 ms, and some of them took the others for TCP.
+pub const LONG_TIME: f64 = 0.01;
 /// The sender is pressed if the queue was so for this part of about this time in seconds. Chosen: with 3 s,
 /// some of twenty flows that began within a second took the others for TCP on two of five seeds.
 pub const PRESSED_PART: f64 = 0.6;
@@ -286,6 +289,8 @@ pub const STANDING: Duration = Duration::from_millis(4);
 /// 0.2 ms at most, and one of fifty that overran the path 2 ms and more in 13 of 14 tests (one seed). Chosen:
 /// twice [`NEAR`].
 pub const QUEUED: Duration = Duration::from_millis(1);
+/// Packets of late: at least half of so many.
+pub const MEDIUM_LATE: f64 = 256.0;
 /// A test sends this part of what arrived. Chosen: below a policer whose bucket let a fifth more pass.
 pub const MEDIUM_YIELDED: f64 = 0.75;
 /// Losses that may be assumed to be the medium's between two tests. Chosen: one and a half tenths, with as
