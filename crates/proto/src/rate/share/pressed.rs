@@ -63,7 +63,7 @@ impl Pressed {
         let is_long = queue > (LONG * target(rate)).max(LOOK_VANISHED * target(self.most))
             || is_starved && queue > (LONG / STARVED.sqrt() * target(self.most)).max(LONG_TIME);
         self.part += (f64::from(u8::from(is_long)) - self.part) * (1.0 - (-aged / PRESSED_TIME).exp());
-        let has_sign = self.overflows >= OVERFLOWS || is_starved;
+        let has_sign = self.has_overflows() || is_starved;
         self.part > PRESSED_PART && has_sign && now >= self.next
     }
 
@@ -76,6 +76,11 @@ impl Pressed {
             self.overflowed = now;
             self.overflows += 1;
         }
+    }
+
+    /// Whether the losses of late were drops of the full queue.
+    pub fn has_overflows(&self) -> bool {
+        self.overflows >= OVERFLOWS
     }
 
     /// Whether a queue that stands is enough to compete.
