@@ -36,10 +36,10 @@ use startup::Startup;
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, Tested, queue_is_long};
 use crate::Time;
 use tuning::{
-    BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND, LEAST_SLOW,
-    LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS,
-    OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
-    SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
+    BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, DRAINED_AGAIN, FALLS, JOIN_GAIN, JUMPED, LEAST_FLIGHT, LEAST_LOOK_TIME,
+    LEAST_ROUND, LEAST_SLOW, LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS,
+    NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR,
+    QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,13 +385,15 @@ impl Share {
         // If half of the delay is variation, the path causes it, and it shows no queue of TCP.
         let rate = self.cruise.rate;
         let queue = if self.cruise.is_queue(epoch.mean) { epoch.mean.as_secs_f64() } else { 0.0 };
+        let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
+        let is_drained = self.delays.near_at.is_some_and(|at| ack.now.since(at) < life * DRAINED_AGAIN);
         if !epoch.app_limited
             && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate))
+            && !is_drained
             && !self.is_lossy()
         {
             return self.compete(rate, ack);
         }
-        let life = NEAR_LIFE.max(ack.min_rtt * NEAR_ROUNDS);
         if mem::take(&mut self.delays.fell) {
             // Others drain the queue, and part of it was taken for the path. All have to drain at once to see
             // the path without any queue.
@@ -503,7 +505,7 @@ impl Share {
 
     fn compete(&mut self, rate: f64, ack: &AckSample) {
         let window = rate * ack.smoothed.as_secs_f64();
-        self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW), ack.now));
+        self.compete = Some(Compete::begin((window as u64).max(LEAST_FLIGHT), ack.now));
         self.pressed.begin();
         self.delays.holds = true;
         self.enter(Phase::Compete, ack);

@@ -13,7 +13,8 @@
 //!   square of that, 15, have started since then. The present target does not count here: a starved flow
 //!   settles where it is as long as the queue of TCP.
 //!
-//! Both may be wrong while many start. Therefore a competition that is left as [`Left::Thin`] is not repeated
+//! Both may be wrong while many start. Therefore the owner competes only if it saw no delay near the least one
+//! of late ([`super::tuning::DRAINED_AGAIN`]), a competition that is left as [`Left::Thin`] is not repeated
 //! for a time that doubles, and one that is left as [`Left::Vain`] needs a sign of this module. Called by
 //! [`super::Share`] for each epoch and loss in the phase `Cruise`.
 
