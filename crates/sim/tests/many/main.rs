@@ -155,8 +155,8 @@ fn flows_that_begin_at_nearly_the_same_time_drop_nothing() {
 fn fifty_flows_do_not_believe_the_drops_of_each_other() {
     for seed in [7, 14, 17] {
         let outcome = Case { ahead: 50, back: 0, gap: gap(200), settings: &HOME }.run(seed);
-        assert!(outcome.sum() >= 0.92 * 25.0 && outcome.dropped <= 0.005, "{seed}: {}", outcome.dropped);
-        assert!(outcome.queue <= 25.0, "{seed}: {} ms", outcome.queue);
+        assert!(outcome.sum() >= 0.9 * 25.0 && outcome.dropped <= 0.02, "{seed}: {}", outcome.dropped);
+        assert!(outcome.queue <= 60.0, "{seed}: {} ms", outcome.queue);
     }
 }
 

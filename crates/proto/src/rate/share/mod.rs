@@ -36,9 +36,9 @@ use startup::Startup;
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, Tested, queue_is_long};
 use crate::Time;
 use tuning::{
-    BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, DRAINED_AGAIN, FALLS, JOIN_GAIN, JUMPED, LEAST_FLIGHT, LEAST_LOOK_TIME,
-    LEAST_ROUND, LEAST_SLOW, LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS,
-    NEAR_LIFE, NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR,
+    BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, DRAINED_AGAIN, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND,
+    LEAST_SLOW, LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE,
+    NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR,
     QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
@@ -389,7 +389,7 @@ impl Share {
         let is_drained = self.delays.near_at.is_some_and(|at| ack.now.since(at) < life * DRAINED_AGAIN);
         if !epoch.app_limited
             && self.pressed.is_due(ack.now, rate, queue, |rate| self.cruise.target_at(rate))
-            && !is_drained
+            && (!is_drained || self.pressed.has_nothing(rate))
             && !self.is_lossy()
         {
             return self.compete(rate, ack);
@@ -505,7 +505,7 @@ impl Share {
 
     fn compete(&mut self, rate: f64, ack: &AckSample) {
         let window = rate * ack.smoothed.as_secs_f64();
-        self.compete = Some(Compete::begin((window as u64).max(LEAST_FLIGHT), ack.now));
+        self.compete = Some(Compete::begin((window as u64).max(INITIAL_WINDOW), ack.now));
         self.pressed.begin();
         self.delays.holds = true;
         self.enter(Phase::Compete, ack);

@@ -14,17 +14,17 @@
 //!   settles where it is as long as the queue of TCP.
 //!
 //! Both may be wrong while many start. Therefore the owner competes only if it saw no delay near the least one
-//! of late ([`super::tuning::DRAINED_AGAIN`]), a competition that is left as [`Left::Thin`] is not repeated
-//! for a time that doubles, and one that is left as [`Left::Vain`] needs a sign of this module. Called by
-//! [`super::Share`] for each epoch and loss in the phase `Cruise`.
+//! of late ([`DRAINED_AGAIN`](super::tuning::DRAINED_AGAIN)) or has next to nothing. A competition that is left
+//! as [`Left::Thin`] is not repeated for a time that doubles, and one that is left as [`Left::Vain`] needs a
+//! sign of this module. Called by [`super::Share`] for each epoch and loss in the phase `Cruise`.
 
 use core::mem;
 use core::time::Duration;
 
 use super::compete::Left;
 use super::tuning::{
-    APART, FULL, LATE, LONG, LONG_TIME, LOOK_VANISHED, OVERFLOWS, PRESSED_PART, PRESSED_TIME, STARVED, THIN_LONGEST,
-    THIN_WAIT,
+    APART, FULL, LATE, LONG, LONG_TIME, LOOK_VANISHED, NOTHING, OVERFLOWS, PRESSED_PART, PRESSED_TIME, STARVED,
+    THIN_LONGEST, THIN_WAIT,
 };
 use crate::Time;
 
@@ -82,6 +82,11 @@ impl Pressed {
     /// Whether the losses of late were drops of the full queue.
     pub fn has_overflows(&self) -> bool {
         self.overflows >= OVERFLOWS
+    }
+
+    /// Whether this rate is next to nothing beside the highest one of late.
+    pub fn has_nothing(&self, rate: f64) -> bool {
+        rate < NOTHING * self.most
     }
 
     /// Whether a queue that stands is enough to compete.
