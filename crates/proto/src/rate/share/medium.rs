@@ -140,6 +140,13 @@ impl Recent {
     }
 }
 
+/// Packets beside a short queue, and whether the latest ones are such.
+#[derive(Debug, Default)]
+struct Low {
+    seen: Tally,
+    is_now: bool,
+}
+
 /// Losses of the medium, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Medium {
@@ -164,9 +171,7 @@ pub(super) struct Medium {
     /// Packets of the present or last slow phase, and what slow phases lost.
     slow: Range<u64>,
     slowly: Tally,
-    /// Packets beside a short queue, and whether the latest ones are such.
-    low: Tally,
-    is_low: bool,
+    low: Low,
     /// Packets of late, whatever they found.
     late: Tally,
     /// The first packets.
@@ -196,11 +201,11 @@ impl Medium {
         } else if number == self.slow.end && self.slowly.packets >= MEDIUM_TESTED / 2.0 {
             self.lower(self.slowly);
         }
-        if self.is_low {
-            self.low.add(lost);
-            if self.low.packets >= MEDIUM_LOW {
-                self.lower(self.low);
-                self.low = Tally { packets: self.low.packets / 2.0, lost: self.low.lost / 2.0 };
+        if self.low.is_now {
+            self.low.seen.add(lost);
+            if self.low.seen.packets >= MEDIUM_LOW {
+                self.lower(self.low.seen);
+                self.low.seen = Tally { packets: self.low.seen.packets / 2.0, lost: self.low.seen.lost / 2.0 };
             }
         }
         self.late.add(lost);
@@ -232,7 +237,7 @@ impl Medium {
 
     /// Packet `number` found this queue, which is short beside those before (`is_low`).
     pub fn on_queue(&mut self, number: u64, queue: Duration, is_low: bool) {
-        self.is_low = is_low;
+        self.low.is_now = is_low;
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
             suspicion.queues.add(queue);
         }

@@ -6,17 +6,17 @@
 //! ([`super::cruise`]). Beside TCP it yields until nothing is left. So one of two signs has to be there for
 //! most of some seconds:
 //!
-//! - The queue is much longer than the target ([`LONG`]), and the full queue has dropped packets of this sender
-//!   at least twice. Flows of this kind overflow a queue while some of them start, and not later.
+//! - The queue is much longer than the target ([`LONG`]), and the full queue has dropped packets of this
+//!   sender at least twice. Flows of this kind overflow a queue while some of them start, and not later.
 //! - The sender is starved: its rate is a small part [`STARVED`] of the highest one of late, and the queue is
 //!   longer than the target of that one by `LONG / sqrt(STARVED)`. Among flows of this kind, at least the
 //!   square of that, 15, have started since then. The present target does not count here: a starved flow
 //!   settles where it is as long as the queue of TCP.
 //!
-//! Both may be wrong while many start. Therefore the owner competes only if it saw no delay near the least one
-//! of late ([`DRAINED_AGAIN`](super::tuning::DRAINED_AGAIN)) or has next to nothing. A competition that is left
-//! as [`Left::Thin`] is not repeated for a time that doubles, and one that is left as [`Left::Vain`] needs a
-//! sign of this module. Called by [`super::Share`] for each epoch and loss in the phase `Cruise`.
+//! Both may be wrong while many start. Therefore the owner competes only if it saw no delay near the least
+//! one of late ([`DRAINED_AGAIN`](super::tuning::DRAINED_AGAIN)) or has next to nothing. A competition that
+//! is left as [`Left::Thin`] is not repeated for a time that doubles, and one that is left as [`Left::Vain`]
+//! needs a sign of this module. Called by [`super::Share`] for each epoch and loss in the phase `Cruise`.
 
 use core::mem;
 use core::time::Duration;
