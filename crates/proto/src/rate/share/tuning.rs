@@ -248,8 +248,8 @@ pub const OVERFLOWS: u32 = 2;
 /// Flows of this kind drain the queue, so a delay near the least one within two such times ([`NEAR_LIFE`])
 /// shows that they are alone, unless this one has so small a part of its highest rate of late. Chosen: twenty
 /// flows on a queue of 240 ms that begin 0.5 s apart have a Jain's index of 0.91 with it and 0.76 without.
-/// A flow that began after CUBIC had 16 to 20 % of the link, and without the exception, with 1.6 such times,
-/// 6 to 25 % (three runs each).
+/// A flow that began after CUBIC had 3 to 20 % of the link (six runs, one below 13), and without the
+/// exception, with 1.6 such times, 6 to 25 % (three runs).
 pub const DRAINED_AGAIN: u32 = 2;
 pub const NOTHING: f64 = 1.0 / 24.0;
 /// A small part of the highest rate of late. Chosen, while [`PRESSED_TIME`] was 3 s: beside CUBIC on a queue
