@@ -6,9 +6,9 @@
 //! not change when it returns an error.
 #![no_main]
 
-#[path = "../../crates/codec/tests/bounded/mod.rs"]
+#[path = "../../crates/codec/tests/codec/bounded/mod.rs"]
 mod bounded;
-#[path = "../../crates/codec/tests/reference/mod.rs"]
+#[path = "../../crates/codec/tests/codec/reference/mod.rs"]
 mod reference;
 
 use libfuzzer_sys::arbitrary::{self, Unstructured};

@@ -16,8 +16,6 @@ pub struct Context {
     pub root: PathBuf,
     /// Cargo's target directory; tools that steps install live in its `tools` folder.
     pub target: PathBuf,
-    /// Whether the slowest tests are left out.
-    pub quick: bool,
     /// How long each fuzz target runs after it replayed its corpus, in seconds.
     pub fuzz_seconds: u32,
     /// Why the step under way did not run; see [`Context::skip`].
@@ -27,11 +25,11 @@ pub struct Context {
 impl Context {
     /// Finds the workspace from which cargo started this runner. The path is read at run time: when two
     /// checkouts share a target directory, the binary may have been built in the other one.
-    pub fn new(quick: bool) -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this as `cargo xtask`")?;
         let root = Path::new(&manifest).parent().ok_or("the task runner does not lie in a workspace")?.to_path_buf();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-        Ok(Self { root, target, quick, fuzz_seconds: DEFAULT_FUZZ_SECONDS, skipped: RefCell::default() })
+        Ok(Self { root, target, fuzz_seconds: DEFAULT_FUZZ_SECONDS, skipped: RefCell::default() })
     }
 
     /// Notes that the step under way cannot run on this machine, and why. The table then shows it as skipped.
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_command_is_described_as_one_would_type_it() {
-        let context = Context::new(false).unwrap();
+        let context = Context::new().unwrap();
         let mut command = context.command("cargo doc --no-deps");
         command.env("RUSTDOCFLAGS", "-D warnings").env("CI", "true").env("PATH", "/bin");
         assert_eq!(describe(&command), "CI=true RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
@@ -176,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_failure_repeats_the_lines_that_matter() {
-        let mut command = Context::new(false).unwrap().program("sh", "");
+        let mut command = Context::new().unwrap().program("sh", "");
         command.args(["-c", "echo good; echo bad; exit 3"]);
         let problem = run_and_repeat(&mut command, |line| line == "bad").unwrap_err();
         assert!(problem.ends_with("exit status: 3\nbad"), "{problem}");
@@ -184,7 +182,7 @@ mod tests {
 
     #[test]
     fn commands_run_together_keep_their_results_in_order() {
-        let context = Context::new(false).unwrap();
+        let context = Context::new().unwrap();
         let commands = ["true", "false", "no-such-program-here", "true"].map(|line| context.command(line));
         let failed: Vec<_> = run_together(commands.into()).iter().map(Result::is_err).collect();
         assert_eq!(failed, [false, true, true, false]);
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_failing_program_and_a_missing_one_are_errors() {
-        let context = Context::new(false).unwrap();
+        let context = Context::new().unwrap();
         assert!(context.run("false").is_err());
         assert!(context.run("no-such-program-here").is_err());
         assert!(!context.succeeds("false"));

@@ -30,7 +30,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         }
     };
     let destination = std::env::var_os("DESTDIR").unwrap_or_default();
-    match Context::new(false).and_then(|context| install(&context, &RELEASE, prefix, &destination)) {
+    match Context::new().and_then(|context| install(&context, &RELEASE, prefix, &destination)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -50,8 +50,8 @@ pub fn check(context: &Context) -> Result<(), String> {
         fs::remove_dir_all(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
     }
     // Twice: the second time every file is there already.
-    install(context, &CHECKED, PREFIX, destination.as_os_str())?;
-    let root = install(context, &CHECKED, PREFIX, destination.as_os_str())?;
+    install(context, &DEBUG, PREFIX, destination.as_os_str())?;
+    let root = install(context, &DEBUG, PREFIX, destination.as_os_str())?;
     run(context.program(root.join("bin/tidewire"), "--version").env_remove("LD_LIBRARY_PATH"))?;
     for (name, options) in [("shared", "--libs"), ("static", "--static --libs")] {
         let program = compile(context, &destination, &root, name, options)?;
@@ -78,11 +78,11 @@ const RELEASE: Build = Build {
     ],
 };
 /// The command is the one that the tests have built already.
-const CHECKED: Build = Build {
-    profile: "checked",
+const DEBUG: Build = Build {
+    profile: "debug",
     commands: [
-        "cargo build --locked --profile checked --workspace --exclude xtask --tests",
-        "cargo build --locked --profile checked --package tidewire-capi --lib",
+        "cargo build --locked --workspace --exclude xtask --tests",
+        "cargo build --locked --package tidewire-capi --lib",
     ],
 };
 

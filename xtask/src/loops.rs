@@ -54,7 +54,7 @@ fn parse(arguments: &[String]) -> Option<(u32, Option<&str>)> {
 
 /// Runs all tests that match `filter`, and returns how many of their rounds failed.
 fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
-    let context = Context::new(false)?;
+    let context = Context::new()?;
     let binaries = build(&context)?;
     let logs = context.target.join("loops");
     fs::create_dir_all(&logs).map_err(|error| format!("`{}`: {error}", logs.display()))?;
@@ -82,7 +82,7 @@ fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
 /// Builds the tests, and returns the paths of their binaries.
 fn build(context: &Context) -> Result<Vec<PathBuf>, String> {
     let tests = TESTS.map(|test| format!(" --test {test}")).concat();
-    let line = format!("cargo test --profile checked -p tidewire-cli{tests} --no-run --message-format json");
+    let line = format!("cargo test -p tidewire-cli{tests} --no-run --message-format json");
     let messages = context.output_of(&line)?;
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let binaries: Vec<_> = messages
@@ -109,7 +109,7 @@ fn passes(context: &Context, binary: &Path, test: &str, pinned: bool, log: &Path
     let mut command = on_two_cores(binary, pinned);
     // cargo sets the same folder and variable: tests use them to find their data.
     let package = context.root.join("crates/cli");
-    command.args(["--exact", test, "--nocapture"]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.display()))?;
     if !output.status.success() {
         println!("FAILED: `{}`", log.display());

@@ -28,6 +28,7 @@ mod rust;
 mod size;
 mod steps;
 mod swarm;
+mod tests;
 mod tiers;
 mod tools;
 mod tree;
@@ -88,10 +89,16 @@ const STEPS: &[Step] = &[
         run: features::oldest_compiler,
     },
     Step {
-        name: "cargo-test",
+        name: "tests",
         part: Part::Check,
-        about: "unit, integration and simulation tests with few seeds, and examples of the documentation",
-        run: rust::test,
+        about: "the tests of `cargo test`, none of them slow",
+        run: tests::default_set,
+    },
+    Step {
+        name: "slow-tests",
+        part: Part::Test,
+        about: "every test of every crate, with root, tools and minutes",
+        run: tests::all,
     },
     Step {
         name: "installed",
@@ -124,8 +131,8 @@ const STEPS: &[Step] = &[
     Step {
         name: "all-seeds",
         part: Part::Alone,
-        about: "the tests of cargo-test with all their seeds: every night",
-        run: rust::test_all_seeds,
+        about: "the tests of slow-tests with all their seeds: every night",
+        run: tests::all_seeds,
     },
 ];
 
@@ -154,7 +161,7 @@ fn main() -> ExitCode {
 /// Reads the command line: the steps to run and their settings.
 fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
     let (command, rest) = arguments.split_first().ok_or("name a task")?;
-    let mut context = Context::new(command == "check")?;
+    let mut context = Context::new()?;
     match rest {
         [] => {}
         [seconds] if command == "fuzz" => {
@@ -174,7 +181,7 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
 
 fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below but the last\n");
-    text += "cargo xtask check             the quick ones, marked *, without the slowest tests of cargo-test\n";
+    text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
     text += &format!("cargo xtask install           {}\n", install::ABOUT);
@@ -190,7 +197,7 @@ fn help() -> String {
 }
 
 #[cfg(test)]
-mod tests {
+mod command_line {
     use super::*;
 
     fn names(line: &str) -> Result<Vec<&'static str>, String> {
@@ -202,7 +209,7 @@ mod tests {
     fn test_runs_every_step_and_check_the_quick_ones() {
         let test = names("test").unwrap();
         assert_eq!((test.len(), test.contains(&"all-seeds")), (STEPS.len() - 1, false));
-        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "words", "clippy", "cargo-test"]));
+        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "words", "clippy", "tests"]));
         assert_eq!(names("wasm"), Ok(vec!["wasm"]));
         assert_eq!(names("all-seeds"), Ok(vec!["all-seeds"]));
     }

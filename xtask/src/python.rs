@@ -17,13 +17,13 @@ const CRATE: &str = "crates/py";
 /// Runs everything: clippy, the wheel, ruff, mypy with the stub against the module, the command, pytest.
 pub fn check(context: &Context) -> Result<(), String> {
     tools::packages(context, &[("python3 -m ensurepip --version", "python3 python3-venv")])?;
-    let mut clippy = context.command("cargo clippy --profile checked --locked --manifest-path crates/py/Cargo.toml");
+    let mut clippy = context.command("cargo clippy --locked --manifest-path crates/py/Cargo.toml");
     run(clippy.arg("--target-dir").arg(&context.target).args(["--", "-D", "warnings"]))?;
     let venv = Venv::fresh(context)?;
     run(&mut venv.python("-m pip install --quiet --disable-pip-version-check --requirement requirements.txt"))?;
     let source = source_distribution(&venv)?;
     run(venv
-        .python("-m maturin build --locked --profile checked")
+        .python("-m maturin build --locked")
         .current_dir(&source)
         .arg("--out")
         .arg(venv.home.join("wheels"))
@@ -37,8 +37,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     run(venv.python("-m mypy python tests benchmarks --cache-dir").arg(&cache))?;
     // pyo3's classes are laid out by themselves, which only newer type checkers have a word for.
     run(&mut venv.python("-m mypy.stubtest tidewire._native --ignore-disjoint-bases"))?;
-    run(&mut context.command("cargo build --profile checked --locked --package tidewire-cli"))?;
-    let command = context.target.join("checked/tidewire");
+    run(&mut context.command("cargo build --locked --package tidewire-cli"))?;
+    let command = context.target.join("debug/tidewire");
     run(venv.python("-m pytest -p no:cacheprovider --durations 5").env("TIDEWIRE_TEST_COMMAND", command))
 }
 

@@ -13,7 +13,8 @@ use syn::visit::Visit;
 use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
-const CRATES: [&[&str]; 6] = [
+const CRATES: [&[&str]; 7] = [
+    &["tidewire-testing"],
     &["tidewire-codec", "tidewire-units"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],

@@ -32,7 +32,7 @@ pub fn main(command: &str, arguments: &[String]) -> ExitCode {
         eprintln!("cargo xtask soak [DATAGRAMS] [--from SEED]   {ABOUT_SOAK}");
         return ExitCode::from(2);
     };
-    let done = Context::new(false).and_then(|context| {
+    let done = Context::new().and_then(|context| {
         let swarm = Swarm { context, first };
         if command == "soak" { swarm.soak(amount) } else { swarm.batch(first, amount).map(|batch| batch.failed) }
     });
@@ -110,10 +110,10 @@ impl Swarm {
 
     /// Runs seeds `first..first + count`, and passes on what the test prints.
     fn batch(&self, first: u64, count: u64) -> Result<Batch, String> {
-        let mut command = self.context.command("cargo test --profile checked -p tidewire-sim --test swarm");
+        let mut command = self.context.command("cargo test -p tidewire-sim --test swarm");
         command.args(["--", "--nocapture", "no_seed_loses"]).env("SIM_SEEDS", format!("{first}+{count}"));
         println!(
-            "$ SIM_SEEDS={first}+{count} cargo test --profile checked -p tidewire-sim --test swarm -- --nocapture no_seed"
+            "$ SIM_SEEDS={first}+{count} cargo test -p tidewire-sim --test swarm -- --nocapture no_seed"
         );
         let (batch, said) = watch(command, &self.context.target.join("swarm-failed"))?;
         // A seed that neither passed nor failed did not run, or the process died.

@@ -3,19 +3,19 @@
 //!
 //! Other tests compare each kernel with the scalar one. Here whole encoders and decoders run on each kernel.
 //! `TIDEWIRE_KERNEL` chooses the kernel, and the tests fail if that kernel is not active. QEMU's user mode
-//! emulates other processors, some ten times slower. All runs are short ones (`TIDEWIRE_QUICK`), because
+//! emulates other processors, some ten times slower. All runs have few seeds, because
 //! other steps test what does not depend on the processor.
 
 use crate::context::{Context, run};
 use crate::tools;
 
-/// Runs the codec's tests on every kernel of this processor except the fastest, which the step `cargo-test`
+/// Runs the codec's tests on every kernel of this processor except the fastest, which the step `tests`
 /// uses.
 pub fn native(context: &Context) -> Result<(), String> {
     let kernels = kernels();
     println!("kernels of this processor: {}", kernels.join(", "));
     for kernel in kernels.iter().skip(1) {
-        run(context.command(TEST).env("TIDEWIRE_KERNEL", kernel).env("TIDEWIRE_QUICK", "1"))?;
+        run(context.command(TEST).env("TIDEWIRE_KERNEL", kernel))?;
     }
     Ok(())
 }
@@ -27,7 +27,7 @@ pub fn foreign(context: &Context) -> Result<(), String> {
         tools::packages(context, foreign.tools)?;
         let variable = |name| format!("CARGO_TARGET_{}_{name}", foreign.triple.to_uppercase().replace('-', "_"));
         let mut command = context.command(TEST);
-        command.args(["--target", foreign.triple]).env("TIDEWIRE_KERNEL", foreign.kernel).env("TIDEWIRE_QUICK", "1");
+        command.args(["--target", foreign.triple]).env("TIDEWIRE_KERNEL", foreign.kernel);
         run(command.env(variable("LINKER"), foreign.linker).env(variable("RUNNER"), foreign.runner))?;
     }
     Ok(())
@@ -92,4 +92,4 @@ const FOREIGN: &[Foreign] = &[
     },
 ];
 
-const TEST: &str = "cargo test --package tidewire-codec --lib --tests --profile checked --no-fail-fast";
+const TEST: &str = "cargo test --package tidewire-codec --lib --tests --no-fail-fast";

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn sources_are_found_in_order_and_build_output_is_not() {
-        let found = files(&Context::new(false).unwrap().root, &[".rs", ".md"]).unwrap();
+        let found = files(&Context::new().unwrap().root, &[".rs", ".md"]).unwrap();
         assert!(found.is_sorted_by(|one, other| one.name < other.name));
         assert!(found.iter().any(|file| file.name == "xtask/src/tree.rs" && file.text.contains("SKIPPED")));
         assert!(found.iter().any(|file| file.name == "README.md"));

@@ -20,13 +20,11 @@ const DIALECTS: [Dialect; 2] = [
     Dialect { name: "c++", compiler: "c++", options: &["-x", "c++", "-std=c++17"] },
 ];
 
-/// Compiles an example against the static library beside this test. `None` if there is no compiler.
-fn compile(example: &str, dialect: Dialect) -> Option<PathBuf> {
+/// Compiles an example against the static library beside this test.
+fn compile(example: &str, dialect: Dialect) -> PathBuf {
     let Dialect { name, compiler, options } = dialect;
-    if Command::new(compiler).arg("--version").output().is_err() {
-        eprintln!("SKIPPED: the examples need the compiler `{compiler}`");
-        return None;
-    }
+    let has_compiler = Command::new(compiler).arg("--version").output().is_ok();
+    tidewire_testing::needs("compilers for C and C++", has_compiler);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = std::env::current_exe().expect("the test has a path").with_file_name("libtidewire_capi.a");
     // The examples are for users, the programs beside this test are not.
@@ -49,7 +47,7 @@ fn compile(example: &str, dialect: Dialect) -> Option<PathBuf> {
         .output()
         .expect("the compiler starts");
     assert!(compiled.status.success(), "{example} as {name}: {}", String::from_utf8_lossy(&compiled.stderr));
-    Some(program)
+    program
 }
 
 /// Starts a program that prints a link, and reads the link.
@@ -77,7 +75,7 @@ fn said(output: &Output) -> String {
 
 /// Echoes some megabytes; `modes` are the last arguments of server and client.
 fn echo(dialect: Dialect, modes: [&[&str]; 2]) {
-    let Some(program) = compile("echo", dialect) else { return };
+    let program = compile("echo", dialect);
     let (server, link) = start(&program, &[&["server"], modes[0]].concat());
     let client = Command::new(&program).args([&["client", &link, "8"], modes[1]].concat()).output().unwrap();
     assert!(said(&client).starts_with("8000000 bytes came back"));
@@ -108,7 +106,7 @@ fn an_echo_in_c_waits_for_descriptors() {
 #[test]
 fn a_file_arrives_with_its_hash() {
     for dialect in DIALECTS {
-        let Some(program) = compile("file", dialect) else { continue };
+        let program = compile("file", dialect);
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (from, to) = (folder.join("from"), folder.join("to"));
@@ -126,7 +124,7 @@ fn a_file_arrives_with_its_hash() {
 
 #[test]
 fn a_wrong_link_is_an_error_with_words() {
-    let Some(program) = compile("echo", Dialect { name: "c-wrong", ..DIALECTS[0] }) else { return };
+    let program = compile("echo", Dialect { name: "c-wrong", ..DIALECTS[0] });
     let client = Command::new(&program).args(["client", "tidewire://127.0.0.1:9/", "1"]).output().unwrap();
     assert_eq!(client.status.code(), Some(1));
     let words = String::from_utf8_lossy(&client.stderr);
@@ -136,7 +134,7 @@ fn a_wrong_link_is_an_error_with_words() {
 
 #[test]
 fn a_child_of_fork_is_refused_and_the_parent_goes_on() {
-    let Some(program) = compile("fork", DIALECTS[0]) else { return };
+    let program = compile("fork", DIALECTS[0]);
     assert_eq!(said(&Command::new(&program).output().unwrap()), "child and parent are well\n");
     std::fs::remove_file(program).unwrap();
 }
@@ -147,7 +145,7 @@ fn the_client_of_the_page_is_answered() {
     let text = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has a client");
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.c"), text).unwrap();
     let echo = Dialect { name: "c-page", ..DIALECTS[0] };
-    let (Some(client), Some(server)) = (compile("page", echo), compile("echo", echo)) else { return };
+    let (client, server) = (compile("page", echo), compile("echo", echo));
     let (echoing, link) = start(&server, &["server"]);
     assert_eq!(said(&Command::new(&client).arg(link).output().unwrap()), "hello\n");
     expect_quiet_end(echoing);

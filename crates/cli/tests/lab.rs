@@ -28,14 +28,10 @@ use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
 
 /// Whether this machine and user can have a lab. If not, prints why.
-fn has_lab() -> bool {
+fn needs_lab() {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
-    let has = rustix::process::geteuid().is_root() && tun() && ip();
-    if !has {
-        eprintln!("skipped: the lab needs root, /dev/net/tun and iproute2");
-    }
-    has
+    tidewire_testing::needs("root, /dev/net/tun, iproute2", rustix::process::geteuid().is_root() && tun() && ip());
 }
 
 /// Hosts are named after their process, which all tests of this file share. Tests that make their own hosts
@@ -43,10 +39,6 @@ fn has_lab() -> bool {
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some()
 }
 
 /// A file in its own folder.
@@ -102,10 +94,9 @@ fn a_wrong_scenario_is_refused_with_its_line_before_anything_is_made() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn nothing_is_left_however_the_lab_ends() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let file = scenario(LINK);
     let (lab, hosts) = up(&file);
     assert!(hosts.iter().all(|host| is_left(host)));
@@ -137,13 +128,12 @@ fn nothing_is_left_however_the_lab_ends() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn the_fates_of_packets_are_the_links() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
-    let time = Duration::from_secs(if quick() { 1 } else { 10 });
+    let time = Duration::from_secs(if tidewire_testing::few_seeds() { 1 } else { 10 });
     // On a busy machine the kernel drops packets that the emulator read too late. A wrong lab fails in every
     // crossing, while one that was late once passes in another crossing.
     let mut failed = Vec::new();
@@ -164,12 +154,11 @@ fn the_fates_of_packets_are_the_links() {
 
 /// S18 with kernel TCP: beside one of our flows, it keeps two fifths of a drop-tail bottleneck.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let file = scenario("[link]\nrate = \"20mbit\"\nrtt = \"40ms\"\n[forward]\nqueue = \"40ms\"\n");
-    let (settle, time) = if quick() { ("4s", "8s") } else { ("8s", "24s") };
+    let (settle, time) = if tidewire_testing::few_seeds() { ("4s", "8s") } else { ("8s", "24s") };
     let contest = ["lab", "contest", "--json", file.path.to_str().unwrap(), "--flows", "cubic,tidewire"];
     let output = tidewire(&contest).args(["--settle", settle, "--time", time]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -184,10 +173,9 @@ fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
 /// Kernel TCP and Tidewire carry the same records. The output follows the schema with `--json`, and is a
 /// table without it.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn peers_carry_the_same_records_and_are_measured_alike() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let file = scenario("[link]\nrate = \"10mbit\"\nrtt = \"20ms\"\n[forward]\nloss = \"2%\"\n");
     let path = file.path.to_str().unwrap();
     let run = ["lab", "run", path, "--peer", "tcp-bbr,tidewire", "--load", "2mbit", "--time", "2s"];
@@ -211,10 +199,9 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
 
 /// The way the papers' experiments run: settings that have no option, at both ends, and the counts of both.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let link = link(&format!("{LINK}[forward]\nloss = \"5%\"\n"));
     let (bytes, limit) = (500_000, Duration::from_secs(60));
@@ -231,10 +218,9 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_setting_of_a_host_is_its_own() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let (hosts, key) = (Hosts::start().unwrap(), "ipv4/tcp_notsent_lowat");
     let read = |end| {
@@ -270,13 +256,12 @@ fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
 
 /// The lab agrees with the simulator on a line of three hops with kernels that forward.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn three_hops_of_namespaces_are_the_links_they_claim_to_be() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
-    let report = way::run(&plan, Duration::from_secs(if quick() { 3 } else { 10 })).unwrap();
+    let report = way::run(&plan, Duration::from_secs(if tidewire_testing::few_seeds() { 3 } else { 10 })).unwrap();
     println!("{:?}", report.findings);
     let names: Vec<_> = report.findings.iter().map(|finding| finding.name).collect();
     assert_eq!(names, ["rate", "loss", "other fates", "added delay p95"]);
@@ -286,10 +271,9 @@ fn three_hops_of_namespaces_are_the_links_they_claim_to_be() {
 /// Flows of all kinds at once over a line of three hops: what arrives is what was sent, and the figures are
 /// there over time.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn kernels_and_ours_share_a_network() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let flow = |kind: &str, rest: &str| format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\n{rest}\n");
     let back = "[[flow]]\nfrom = \"b\"\nto = \"s\"\nkind = \"udp\"\nvideo = \"1mbit,2s\"\n";
     let flows = [
@@ -320,10 +304,9 @@ fn kernels_and_ours_share_a_network() {
 /// Flows of the kernel through a tunnel across a router, beside one outside of it: their packets are in the
 /// tunnel, and the two ends say what they did.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn flows_of_the_kernel_cross_a_tunnel() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let flow = |kind: &str, from: &str, to: &str, rest: &str| {
         format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
     };
@@ -361,10 +344,9 @@ fn flows_of_the_kernel_cross_a_tunnel() {
 
 /// The nodes of a network reach each other across kernels that forward, in both directions.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn the_nodes_of_a_network_reach_each_other() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
     let nodes = Nodes::start(&plan.topology).unwrap();
@@ -384,10 +366,9 @@ fn the_nodes_of_a_network_reach_each_other() {
 
 /// `lab up` with a network names its nodes, and removes them.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn no_node_of_a_network_is_left() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let file = scenario(LINE);
     let mut lab = Running::start(&["lab", "up", "--json", file.path.to_str().unwrap()]);
     let nodes: Vec<_> = (0..4).map(|_| lab.line()).collect();
@@ -402,10 +383,9 @@ fn no_node_of_a_network_is_left() {
 
 /// Commands run on the nodes that are named, with the addresses of all, and their failure is ours.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn nodes_of_a_network_run_commands() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let file = scenario(LINE);
     let run = ["lab", "run", file.path.to_str().unwrap()];
@@ -438,10 +418,9 @@ print(c.recv(100).decode(), os.environ['ADDRESS_A'], os.environ['ADDRESS_S'])";
 
 /// Real processes in the namespaces of three nodes: a file crosses a relay between two hops of 10 % loss.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_file_crosses_a_relay_between_two_lossy_hops_of_namespaces() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let node = |name: &str, role: &str| format!("[[node]]\nname = \"{name}\"\nrole = \"{role}\"\n");
     let link = |from: &str, to: &str| {
         format!("[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"50mbit\"\nrtt = \"10ms\"\nloss = \"10%\"\n")
@@ -495,10 +474,9 @@ while True: o.sendto(s.recv(2000), at(sys.argv[2]))
 
 /// Peers of the table carry flows between two nodes: a stream through our own command, and datagrams.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn peers_carry_flows_of_a_network() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let _turn = turn();
     let nodes = LINE.split("[[flow]]").next().unwrap();
     let ends = "from = \"a\"\nto = \"b\"";

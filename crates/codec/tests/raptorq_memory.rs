@@ -4,6 +4,7 @@
 //! A file of its own, because all of it is kept for the whole process.
 #![cfg(all(feature = "raptorq", not(miri)))]
 
+#[path = "codec/bounded/mod.rs"]
 mod bounded;
 
 use bounded::{Meter, allocations};

@@ -14,15 +14,11 @@ use tidewire_sim::scenario::Scenario;
 use tidewire_sim::video::{FrameTrace, PlaybackRules, Synthetic, Video};
 
 /// Whether this machine and user can have a lab. If not, prints why.
-fn has_lab() -> bool {
+fn needs_lab() {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
     let root = || Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    let has = root() && tun() && ip();
-    if !has {
-        eprintln!("SKIPPED: the lab needs root, /dev/net/tun and iproute2");
-    }
-    has
+    tidewire_testing::needs("root, /dev/net/tun, iproute2", root() && tun() && ip());
 }
 
 /// Duration of the video's content.
@@ -55,13 +51,12 @@ fn show(name: &str, transport: Transport, video: Video, time: Duration) -> Shown
     shown
 }
 
-/// One test, because hosts are named after their process. A quick run leaves out two of the showings.
+/// One test, because hosts are named after their process. With few seeds it leaves out two of the showings.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_video_arrives_over_every_transport() {
-    if !has_lab() {
-        return;
-    }
-    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
+    needs_lab();
+    let few = tidewire_testing::few_seeds();
     let ours = || Transport::Ours(Box::new([Config::default(), Config::default()]));
     let (whole, ten) = (frames().bytes(), Duration::from_secs(10));
 

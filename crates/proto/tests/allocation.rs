@@ -141,8 +141,8 @@ impl Side {
 
 /// Number of counted packets.
 fn packets() -> u64 {
-    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    if quick { 50_000 } else { 1_000_000 }
+    let few = tidewire_testing::few_seeds();
+    if few { 50_000 } else { 1_000_000 }
 }
 
 #[test]

@@ -108,17 +108,13 @@ fn drain(endpoint: &mut Endpoint, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     .collect()
 }
 
-fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1")
-}
-
 #[test]
 fn h5_a_flood_leaves_room_for_an_honest_client() {
     let mut server = endpoint(secret(), true, 1);
     let mut client = endpoint(secret(), false, 2);
     let (server_address, honest) = ("198.51.100.1:7700".parse().unwrap(), HONEST.parse().unwrap());
     let mut flood = flood();
-    let per_ms = if quick() { 10 } else { 100 };
+    let per_ms = if tidewire_testing::few_seeds() { 10 } else { 100 };
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let (mut flooded, mut answered, mut connected) = (0, 0, None);
     let begins = 1_000;

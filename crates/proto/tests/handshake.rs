@@ -157,7 +157,7 @@ fn percentile(times: &[Time], p: f64) -> Duration {
 
 /// All runs of one cell, sorted. A failed run counts as infinitely late.
 fn cell(runs: u64, loss: f64) -> Vec<Time> {
-    let runs = if std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1") { runs / 10 } else { runs };
+    let runs = if tidewire_testing::few_seeds() { runs / 10 } else { runs };
     let mut times: Vec<_> = (0..runs).map(|n| run(n, loss, loss).done.unwrap_or(Time::NEVER)).collect();
     times.sort_unstable();
     assert_ne!(times.last(), Some(&Time::NEVER), "a handshake failed within 30 s at {loss}");

@@ -1,6 +1,6 @@
 //! `tidewire_proto::model` against the ideal queue with random losses: only what the formulas assume.
 //!
-//! Cells are means of independent runs, whose spread shows the effect of chance. The quick form has a tenth
+//! Cells are means of independent runs, whose spread shows the effect of chance. With few seeds it has a tenth
 //! of the symbols and five times the tolerance.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use tidewire_sim::settings::Direction;
 const RUNS: u64 = 8;
 
 /// The simulation of one cell: all delays, mean over the runs, its relative standard error, and how much
-/// looser the quick form is.
+/// looser that is.
 struct Cell {
     delays: Delays,
     mean: f64,
@@ -26,8 +26,8 @@ struct Cell {
 
 impl Cell {
     fn run(loss: &str, spacing: f64, symbols: u64) -> Self {
-        let quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
-        let (symbols, looser) = if quick { (symbols / 10, 5.0) } else { (symbols, 1.0) };
+        let few = tidewire_testing::few_seeds();
+        let (symbols, looser) = if few { (symbols / 10, 5.0) } else { (symbols, 1.0) };
         let mut link = DuplexConfig::default();
         link.set(Direction::Forward, "loss", loss, Path::new("")).unwrap();
         let run = |seed| open_loop(spacing, symbols / RUNS, losses(&link.forward.loss, seed));

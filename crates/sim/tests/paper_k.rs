@@ -53,9 +53,9 @@ fn measured(spacing: u32, seed: u64) -> f64 {
 fn mean_delay_of_the_streaming_code_is_the_papers() {
     // Enough symbols for a standard error of the mean below 0.7 %, by the spread of the runs.
     let full = [(3, 30, 0.007, 0.03), (5, 64, 0.007, 0.03)];
-    let quick = [(3, 4, 0.03, 0.09), (5, 8, 0.03, 0.09)];
-    let few = std::env::var_os("TIDEWIRE_QUICK").is_some();
-    for (spacing, seeds, precision, tolerance) in if few { quick } else { full } {
+    let rough = [(3, 4, 0.03, 0.09), (5, 8, 0.03, 0.09)];
+    let few = tidewire_testing::few_seeds();
+    for (spacing, seeds, precision, tolerance) in if few { rough } else { full } {
         let runs = thread::scope(|scope| {
             let halves = [0, 1].map(|half| {
                 scope.spawn(move || (1..=seeds / 2).map(|n| measured(spacing, 2 * n + half)).collect::<Vec<_>>())

@@ -30,7 +30,7 @@ fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
 
 /// Number of seeds of the costly rows.
 fn seeds() -> u64 {
-    if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { 3 }
+    if tidewire_testing::few_seeds() { 1 } else { 3 }
 }
 
 /// Bytes per second that the application reads from now until `until`.

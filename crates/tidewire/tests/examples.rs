@@ -1,20 +1,16 @@
-//! Runs the examples of the guide for embedders as a user runs them.
-//!
-//! `cargo xtask test` builds the examples first. If they are not built, these tests are skipped.
+//! Runs the examples of the guide for embedders as a user runs them. `cargo test` builds them unless it is told
+//! to build something else.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// The command that runs an example, if the example is built.
-fn example(name: &str) -> Option<Command> {
+/// The command that runs an example.
+fn example(name: &str) -> Command {
     let tests = std::env::current_exe().expect("the test has a path");
-    let path: PathBuf = tests.ancestors().nth(2)?.join("examples").join(name);
-    if !path.exists() {
-        eprintln!("SKIPPED: the example `{name}` was not built; try `cargo build -p tidewire --examples`");
-        return None;
-    }
-    Some(Command::new(path))
+    let path: PathBuf = tests.ancestors().nth(2).expect("a folder of the profile").join("examples").join(name);
+    assert!(path.exists(), "the example `{name}` is not built: `cargo build -p tidewire --examples`");
+    Command::new(path)
 }
 
 fn text(output: &Output) -> String {
@@ -24,7 +20,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_client_gets_the_answer_of_the_server() {
-    let (Some(mut server), Some(mut client)) = (example("server"), example("client")) else { return };
+    let (mut server, mut client) = (example("server"), example("client"));
     let mut server = server.stdout(Stdio::piped()).spawn().expect("the server starts");
     let mut said = BufReader::new(server.stdout.take().expect("stdout is piped"));
     let mut line = String::new();
@@ -39,7 +35,7 @@ fn a_client_gets_the_answer_of_the_server() {
 
 #[test]
 fn frames_arrive_in_time_over_loopback() {
-    let Some(mut messages) = example("messages") else { return };
+    let mut messages = example("messages");
     let said = text(&messages.output().expect("it starts"));
     let frames: u32 = said.split_whitespace().next().and_then(|word| word.parse().ok()).expect(&said);
     assert!((25..=30).contains(&frames), "{said}");
@@ -47,13 +43,13 @@ fn frames_arrive_in_time_over_loopback() {
 
 #[test]
 fn a_listed_key_gets_in_and_a_stranger_does_not() {
-    let Some(mut key_pair) = example("key_pair") else { return };
+    let mut key_pair = example("key_pair");
     let said = text(&key_pair.output().expect("it starts"));
     assert!(said.contains("the server knows its client: twp1") && said.contains("a stranger: "), "{said}");
 }
 
 #[test]
 fn a_policy_and_a_controller_from_outside_carry_a_stream() {
-    let Some(mut custom) = example("custom") else { return };
+    let mut custom = example("custom");
     text(&custom.output().expect("it starts"));
 }

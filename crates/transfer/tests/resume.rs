@@ -122,7 +122,7 @@ impl Stage {
 
 #[test]
 fn a_transfer_cut_anywhere_goes_on_and_repeats_at_most_a_group() {
-    for seed in 0..if std::env::var_os("TIDEWIRE_QUICK").is_some() { 2 } else { 20 } {
+    for seed in 0..if tidewire_testing::few_seeds() { 2 } else { 20 } {
         let stage = Stage::new();
         let mut total = 0;
         for (index, size) in [3 * GROUP + 70_001, 0, 2 * GROUP, 17, GROUP, 2 * GROUP + 1].into_iter().enumerate() {

@@ -193,7 +193,7 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
     let paths: Vec<_> = ["a", "d"].iter().map(|name| from.path().join(name)).collect();
     let found = scan(&paths).unwrap();
     let mut whole_runs = 0;
-    let step = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 7 } else { 1 };
+    let step = if tidewire_testing::few_seeds() { 7 } else { 1 };
     for most in (0..600).step_by(step) {
         let to = tempfile::tempdir().unwrap();
         fs::write(to.path().join("a"), b"old").unwrap();

@@ -76,7 +76,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         print!("{}", options::HELP);
         return ExitCode::SUCCESS;
     }
-    let ready = options::parse(arguments, &SUBJECTS).and_then(|options| Ok((options, Context::new(false)?)));
+    let ready = options::parse(arguments, &SUBJECTS).and_then(|options| Ok((options, Context::new()?)));
     let (options, context) = match ready {
         Ok(ready) => ready,
         Err(problem) => {

@@ -115,7 +115,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 /// Measures, prints and writes each part. Returns whether all goals hold.
 fn measure(options: &Options) -> Result<bool, String> {
-    let context = Context::new(false)?;
+    let context = Context::new()?;
     let binary = match &options.binary {
         Some(built) => built.clone(),
         None => {
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
         assert_eq!(parse("tunnel"), Some((5, false, false)));
         assert_eq!(parse("tunnel-share check"), Some((2, false, false)));
-        assert_eq!(parse("live-frames --binary target/checked/tidewire"), Some((1, false, false)));
+        assert_eq!(parse("live-frames --binary target/debug/tidewire"), Some((1, false, false)));
         assert_eq!((parse("peer"), parse("tunnel-"), parse("--binary")), (None, None, None));
     }
 }

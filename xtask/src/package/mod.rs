@@ -47,7 +47,7 @@ fn package(test: bool) -> Result<(), String> {
             std::env::consts::ARCH
         ));
     }
-    let context = Context::new(false)?;
+    let context = Context::new()?;
     let out = context.target.join("package");
     create(&out)?;
     tools::packages(&context, TOOLS)?;

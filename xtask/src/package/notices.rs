@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn licence_files_are_found_by_their_names() {
-        let root = Context::new(false).unwrap().root;
+        let root = Context::new().unwrap().root;
         let texts = texts_in(&root).unwrap();
         assert_eq!(texts.len(), 2, "LICENSE-APACHE and LICENSE-MIT");
         assert!(texts[1].starts_with("MIT License"));

@@ -12,13 +12,10 @@ mod wireshark;
 
 use std::process::Command;
 
-/// Whether the machine has a program. If not, prints it.
-fn has(program: &str) -> bool {
+/// Fails unless the machine has a program.
+fn needs(program: &str) {
     let has = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("SKIPPED: no `{program}`");
-    }
-    has
+    tidewire_testing::needs(program, has);
 }
 
 /// A file of the repository.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::process::{Running, lossy_link, tidewire};
-use crate::{has, repository, schema};
+use crate::{needs, repository, schema};
 
 /// How long to wait for a program on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,10 +134,9 @@ fn top_shows_the_figures_of_a_job() {
 }
 
 #[test]
+#[ignore = "needs prometheus"]
 fn the_rules_hold_their_tests() {
-    if !has("promtool") {
-        return;
-    }
+    needs("promtool");
     let folder = repository("packaging/prometheus");
     let output =
         Command::new("promtool").args(["test", "rules", "tidewire.rules.test.yml"]).current_dir(folder).output();
@@ -170,10 +169,9 @@ fn query(address: &str, expression: &str) -> Option<Value> {
 }
 
 #[test]
+#[ignore = "needs prometheus"]
 fn prometheus_scrapes_a_job_and_evaluates_rules_and_dashboard() {
-    if !has("prometheus") {
-        return;
-    }
+    needs("prometheus");
     let folder = tempfile::tempdir().unwrap();
     let (_server, target, link) = server();
     let (_prometheus, address) = prometheus(folder.path(), &target);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::process::{Running, tidewire};
-use crate::{has, repository, schema};
+use crate::{needs, repository, schema};
 
 /// What tshark prints with the dissector and these arguments. Fails if a script failed.
 fn tshark(capture: &Path, arguments: &[&str]) -> String {
@@ -74,10 +74,9 @@ fn check_arrivals(packets: &[Vec<String>]) {
 }
 
 #[test]
+#[ignore = "needs tshark"]
 fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
-    if !has("tshark") {
-        return;
-    }
+    needs("tshark");
     let folder = tempfile::tempdir().unwrap();
     let (pcap, keys, summary) = simulated(folder.path(), "300kB");
     let names = ["sealer", "frame", "number", "malformed", "length", "data", "symbol_frame", "long"];
@@ -99,10 +98,9 @@ fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
 }
 
 #[test]
+#[ignore = "needs tshark"]
 fn without_keys_headers_are_shown_and_frames_are_not() {
-    if !has("tshark") {
-        return;
-    }
+    needs("tshark");
     let folder = tempfile::tempdir().unwrap();
     let (pcap, ..) = simulated(folder.path(), "30kB");
     let packets = fields(&pcap, None, &["long", "type", "destination", "source", "sealed", "frame", "sealer"]);
@@ -119,10 +117,9 @@ fn without_keys_headers_are_shown_and_frames_are_not() {
 }
 
 #[test]
+#[ignore = "needs tshark"]
 fn changed_bytes_and_wrong_keys_are_malformed_and_no_script_fails() {
-    if !has("tshark") {
-        return;
-    }
+    needs("tshark");
     let folder = tempfile::tempdir().unwrap();
     let (pcap, keys, _) = simulated(folder.path(), "20kB");
     let whole = fs::read(&pcap).unwrap();
@@ -151,10 +148,9 @@ fn changed_bytes_and_wrong_keys_are_malformed_and_no_script_fails() {
 }
 
 #[test]
+#[ignore = "needs tshark"]
 fn the_ciphers_give_the_values_of_their_specifications() {
-    if !has("tshark") {
-        return;
-    }
+    needs("tshark");
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pcap");
     fs::write(&empty, [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 8], &[0xff, 0xff, 0, 0, 101, 0, 0, 0]].concat())
@@ -177,14 +173,10 @@ fn on(host: &str, arguments: &[&str]) -> Command {
 }
 
 /// Whether this machine and user can have a lab. If not, prints why.
-fn has_lab() -> bool {
+fn needs_lab() {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
-    let has = rustix::process::geteuid().is_root() && tun() && ip();
-    if !has {
-        eprintln!("SKIPPED: the lab needs root, /dev/net/tun and iproute2");
-    }
-    has
+    tidewire_testing::needs("root, /dev/net/tun, iproute2", rustix::process::geteuid().is_root() && tun() && ip());
 }
 
 /// Sends a datagram behind everything else, and waits until it is in the capture: what dumpcap has not read
@@ -201,10 +193,11 @@ fn wait_for_marker(host: &str, address: &str, pcap: &Path) {
 }
 
 #[test]
+#[ignore = "needs root, tshark and dumpcap"]
 fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
-    if !has("tshark") || !has("dumpcap") || !has_lab() {
-        return;
-    }
+    needs("tshark");
+    needs("dumpcap");
+    needs_lab();
     let folder = tempfile::tempdir().unwrap();
     let [scenario, pcap, keys] = ["link.toml", "lab.pcap", "keys"].map(|name| folder.path().join(name));
     fs::write(&scenario, LINK).unwrap();

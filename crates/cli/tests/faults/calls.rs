@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::process::{Running, tidewire};
-use crate::{quick, receive, schema, wrapped, write};
+use crate::{receive, schema, wrapped, write};
 
 /// The unit that is flushed, and after which a transfer can continue (docs/transfer.md section 4).
 const GROUP: u64 = 4 << 20;
@@ -73,14 +73,11 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None` where calls cannot be traced. Then it prints why.
-    fn new() -> Option<Self> {
+    fn new() -> Self {
         let traced =
             Command::new("strace").args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "true"]).output();
-        if !traced.is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED: errors of system calls need strace, and the right to trace");
-            return None;
-        }
+        let traced = traced.is_ok_and(|output| output.status.success());
+        tidewire_testing::needs("strace, and the right to trace", traced);
         let folder = tempfile::tempdir().unwrap();
         // The path as the kernel reports it to strace.
         let path = folder.path().canonicalize().unwrap();
@@ -97,7 +94,7 @@ impl Stage {
         let log = fs::read_to_string(stage.log()).unwrap();
         let name = log.split('"').find_map(|word| word.strip_suffix(".part"));
         stage.part = name.unwrap_or_else(|| panic!("no part in {log}")).to_owned();
-        Some(stage)
+        stage
     }
 
     fn path(&self) -> PathBuf {
@@ -226,13 +223,14 @@ impl Stage {
 const OFTEN: &str = "2+7";
 
 #[test]
+#[ignore = "needs strace"]
 fn e9_errors_of_the_socket_cost_no_byte() {
-    let Some(stage) = Stage::new() else { return };
+    let stage = Stage::new();
     let sends = ["EPERM", "ENOBUFS", "EMSGSIZE", "ENETUNREACH"].map(|error| ("sendmsg", error));
     let receives = ["EINTR", "ENOMEM", "ECONNREFUSED"].map(|error| ("recvmsg", error));
     for (index, (call, error)) in sends.into_iter().chain(receives).enumerate() {
         // Quick runs inject each error at one end only.
-        let ends = if quick() { &[[Sender, Receiver][index % 2]][..] } else { &[Sender, Receiver] };
+        let ends = if tidewire_testing::few_seeds() { &[[Sender, Receiver][index % 2]][..] } else { &[Sender, Receiver] };
         for &at in ends {
             let ended = stage.under(Fault { at, call, error, when: OFTEN, on: On::Anything });
             assert_eq!((ended.sender.0, ended.receiver.0), (Some(0), Some(0)), "{ended:?}");
@@ -242,8 +240,9 @@ fn e9_errors_of_the_socket_cost_no_byte() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
-    let Some(stage) = Stage::new() else { return };
+    let stage = Stage::new();
     let faults = [
         ("write", "EIO", "20+", On::Part, "unwritable"),
         ("write", "ENOSPC", "20+", On::Part, "no space"),
@@ -257,7 +256,7 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
         ("fsync", "EIO", "1", On::Folder, "unwritable"),
     ];
     // Quick runs take the last four faults. The last two once cut the file after its rename.
-    for (call, error, when, on, reason) in faults.into_iter().skip(if quick() { 6 } else { 0 }) {
+    for (call, error, when, on, reason) in faults.into_iter().skip(if tidewire_testing::few_seeds() { 6 } else { 0 }) {
         let fault = Fault { at: Receiver, call, error, when, on };
         let ended = stage.under(fault);
         assert_eq!((ended.sender.0, ended.receiver.0), (Some(7), Some(7)), "{fault:?}: {ended:?}");
@@ -273,8 +272,9 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {
-    let Some(stage) = Stage::new() else { return };
+    let stage = Stage::new();
     // A file that cannot be opened is not announced, so it is no failure of the receiver.
     let cases = [("read", "EIO", On::Source, 7), ("openat2", "EMFILE", On::SourceName, 0)];
     for (call, error, on, code) in cases {
@@ -294,8 +294,9 @@ fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {
 /// From the first, second, ... call of each thread on, the system gives no randomness. Nothing continues
 /// without it.
 #[test]
+#[ignore = "needs strace"]
 fn e9_without_randomness_nothing_is_sent() {
-    let Some(stage) = Stage::new() else { return };
+    let stage = Stage::new();
     for at in [Sender, Receiver] {
         for when in ["1+", "2+", "3+", "4+", "5+"] {
             let fault = Fault { at, call: "getrandom", error: "EIO", when, on: On::Anything };

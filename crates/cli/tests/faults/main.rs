@@ -17,11 +17,6 @@ use std::process::Command;
 
 use process::tidewire;
 
-/// Whether only some of the cases are run.
-fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some()
-}
-
 /// A file whose bytes follow from its name.
 fn write(path: &Path, bytes: u64) {
     let reader = blake3::Hasher::new().update(path.file_name().unwrap().as_encoded_bytes()).finalize_xof();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{Running, lossy_link, tidewire};
-use crate::{quick, receive, write};
+use crate::{receive, write};
 
 /// Bytes of each job: 2.4 s at the rate of the link, so each job is under way when its process is stopped.
 const BYTES: usize = 6_000_000;
@@ -26,12 +26,12 @@ enum Stopped {
     Listening,
 }
 
-/// Stops the process for the time of the row, or a tenth of it in quick runs. The test is about this time, so
+/// Stops the process for the time of the row, or a tenth of it with few seeds. The test is about this time, so
 /// it does not wait for anything else.
 fn stop(process: &Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).unwrap();
-    thread::sleep(Duration::from_secs(if quick() { 3 } else { 30 }));
+    thread::sleep(Duration::from_secs(if tidewire_testing::few_seeds() { 3 } else { 30 }));
     kill_process(pid, Signal::CONT).unwrap();
 }
 

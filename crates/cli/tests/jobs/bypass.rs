@@ -22,8 +22,8 @@ struct Hosts {
 
 impl Hosts {
     /// `None`, and a sentence, if this user may make none.
-    fn new() -> Option<Self> {
-        Some(Self { near: host(2)?, far: host(2)? })
+    fn new() -> Self {
+        Self { near: host(2), far: host(2) }
     }
 
     /// Starts a listening verb at the far host. Returns its link.
@@ -61,8 +61,9 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn bench_and_probe() {
-    let Some(hosts) = Hosts::new() else { return };
+    let hosts = Hosts::new();
     let (_server, link) = hosts.listen(&["bench", "-s", "--threads", "2"]);
     for direction in [&[][..], &["-R"]] {
         let load = ["bench", "-c", &link, "-b", "8mbit", "-t", "2", "-l", "1000", "-i", "200ms"];
@@ -78,8 +79,9 @@ fn bench_and_probe() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_folder() {
-    let Some(hosts) = Hosts::new() else { return };
+    let hosts = Hosts::new();
     let folder = tempfile::tempdir().unwrap();
     let (from, into) = (folder.path().join("from"), folder.path().join("into"));
     fs::create_dir_all(&from).unwrap();
@@ -99,8 +101,9 @@ fn a_folder() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_pipe() {
-    let Some(hosts) = Hosts::new() else { return };
+    let hosts = Hosts::new();
     let address = format!("{}:0", hosts.far.v4[0]);
     let (mut listener, link) = hosts.far.enter(|| End::listen_with(&[&["--listen", &address][..], &BACKEND].concat()));
     let mut connector = hosts.near.enter(|| End::start(&[&[link.as_str()][..], &BACKEND].concat()));
@@ -118,8 +121,9 @@ fn a_pipe() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn forwarded_connections() {
-    let Some(hosts) = Hosts::new() else { return };
+    let hosts = Hosts::new();
     let target = hosts.far.enter(|| start_server_at("127.0.0.1:0"));
     let (_server, link) = hosts.listen(&["serve", "--allow", &target, "--threads", "2"]);
     let mut client = hosts.start(&["forward", "-L", &format!("0:{target}"), &link]);
@@ -137,11 +141,10 @@ fn forwarded_connections() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_tunnel() {
-    if fs::metadata("/dev/net/tun").is_err() {
-        return println!("SKIPPED: a tunnel needs /dev/net/tun");
-    }
-    let Some(hosts) = Hosts::new() else { return };
+    tidewire_testing::needs("/dev/net/tun", fs::metadata("/dev/net/tun").is_ok());
+    let hosts = Hosts::new();
     let (_listener, link) = hosts.listen(&["tunnel", "up", "--address", "10.77.0.1/24"]);
     let mut dialer = hosts.start(&["tunnel", "up", &link, "--address", "10.77.0.2/24"]);
     dialer.wait_for("connected");
@@ -153,8 +156,9 @@ fn a_tunnel() {
 
 /// The interface goes down while the job runs, and comes up again.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn an_outage() {
-    let Some(hosts) = Hosts::new() else { return };
+    let hosts = Hosts::new();
     let (_server, link) = hosts.listen(&["bench", "-s"]);
     let mut client = hosts.start(&["bench", "-c", &link, "-b", "4mbit", "-t", "4", "-l", "1000", "-i", "500ms"]);
     client.wait_for("interval");

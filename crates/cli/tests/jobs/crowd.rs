@@ -85,7 +85,7 @@ fn ask(streams: &mut [TcpStream], rounds: usize) -> [Duration; 2] {
 
 #[test]
 fn two_hundred_connections_do_not_notice_the_one_that_is_never_read() {
-    let rounds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 8 } else { 40 };
+    let rounds = if tidewire_testing::few_seeds() { 8 } else { 40 };
     let target = start_target();
     let (_server, direct) = serve(&[&target], &[]);
     let (_proxy, link) = lossy_link(&direct, &["--rate", "50mbit", "--rtt", "40ms"]);

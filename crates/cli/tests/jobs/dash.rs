@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::browser::Browser;
 use crate::process::{Running, lossy_link, tidewire};
 use crate::schema;
-use crate::socks::has;
+use crate::socks::needs;
 
 const LOSSY: [&str; 8] = ["--rate", "25mbit", "--rtt", "20ms", "--loss", "5%", "--back-loss", "5%"];
 
@@ -222,10 +222,9 @@ fn grouped(number: u64) -> String {
 }
 
 #[test]
+#[ignore = "needs chromium"]
 fn a_browser_shows_the_figures_of_the_summary() {
-    if !has("chromium", "--version") {
-        return;
-    }
+    needs("chromium");
     let (mut server, direct, host, path) = server();
     let (_proxy, link) = lossy_link(&direct, &LOSSY);
     run_client(&link, "3");

@@ -7,7 +7,7 @@ use crate::schema;
 
 /// The time that a test measures. Half of it has too few runs of losses to estimate their length.
 fn time() -> &'static str {
-    if std::env::var_os("TIDEWIRE_QUICK").is_some() { "5s" } else { "12s" }
+    if tidewire_testing::few_seeds() { "5s" } else { "12s" }
 }
 
 fn server() -> (Running, String) {

@@ -148,8 +148,9 @@ fn a_hang_up_resets_the_target() {
 
 /// One command over ssh, with keys and a configuration of its own.
 #[test]
+#[ignore = "needs root and sshd"]
 fn ssh_crosses_as_proxy_command() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (_server, direct) = serve(&[&sshd.address.to_string()], &[]);
     let (_proxy, link) = lossy_link(&direct, &LOSSY);
     let link_file = sshd.path("link");

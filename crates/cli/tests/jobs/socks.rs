@@ -215,20 +215,16 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
     client.shutdown(Shutdown::Write)
 }
 
-/// Whether the machine has a program. Says so if not.
-pub fn has(program: &str, argument: &str) -> bool {
-    let found = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !found {
-        eprintln!("SKIPPED: there is no {program}");
-    }
-    found
+/// Fails unless the machine has a program.
+pub fn needs(program: &str) {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    tidewire_testing::needs(program, found);
 }
 
 #[test]
+#[ignore = "needs curl"]
 fn curl_lets_the_far_side_resolve() {
-    if !has("curl", "--version") {
-        return;
-    }
+    needs("curl");
     let web = start_web_server().replace("127.0.0.1", "localhost");
     let (mut server, direct) = serve(&[&web], &[]);
     let (_proxy, link) = lossy_link(&direct, &LOSSY);
@@ -241,10 +237,9 @@ fn curl_lets_the_far_side_resolve() {
 }
 
 #[test]
+#[ignore = "needs chromium"]
 fn a_browser_loads_a_page_across_losses() {
-    if !has("chromium", "--version") {
-        return;
-    }
+    needs("chromium");
     let web = start_web_server().replace("127.0.0.1", "localhost");
     let (mut server, direct) = serve(&[&web], &[]);
     let (_proxy, link) = lossy_link(&direct, &LOSSY);

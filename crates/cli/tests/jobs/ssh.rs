@@ -93,8 +93,9 @@ fn failure(command: &mut Command) -> (Option<i32>, String) {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_tree_goes_to_a_host_and_no_command_line_has_the_secret() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let from = tempfile::tempdir().unwrap();
     for n in 0..20_u32 {
         let file = from.path().join(format!("tree/{}/a file's {n}", n % 3));
@@ -113,8 +114,9 @@ fn a_tree_goes_to_a_host_and_no_command_line_has_the_secret() {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn ports_are_forwarded_in_all_directions_and_a_hang_up_ends_both_ends() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (target, back) = (start_server(), start_server());
     let (local, remote) = (format!("0:{target}"), format!("0:{back}"));
     let mut forward = over(&sshd, "forward", &["--json", "-L", &local, "-R", &remote, HOST]);
@@ -134,8 +136,9 @@ fn ports_are_forwarded_in_all_directions_and_a_hang_up_ends_both_ends() {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_far_end_gets_the_rule_for_socks_and_what_both_ends_need_to_code() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let coding = "--latency 40ms --deliver 99.9% --max-overhead 30% --redundancy every:1.5";
     let arguments = format!("--json --linger 3700001ms {coding} -D 0 {HOST}");
     let mut forward = over(&sshd, "forward", &arguments.split(' ').collect::<Vec<_>>());
@@ -152,8 +155,9 @@ fn a_far_end_gets_the_rule_for_socks_and_what_both_ends_need_to_code() {
 
 /// ssh begins over TCP, and goes on over the coded connection that it has started.
 #[test]
+#[ignore = "needs root and sshd"]
 fn ssh_crosses_as_proxy_command_to_the_host_that_it_reaches() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let inner = [
         format!("{} forward -q --ssh '{}'", assert_cmd::cargo::cargo_bin("tidewire").display(), sshd.command()),
         format!("--remote '{}' -W %h:%p {HOST}", program()),
@@ -194,8 +198,9 @@ fn started(sshd: &Sshd) -> (Running, String, TcpStream) {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_killed_near_end_of_a_forwarding_leaves_no_far_end() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (mut forward, target, _client) = started(&sshd);
     assert!(!processes(&target).is_empty());
     forward.child.kill().unwrap();
@@ -205,8 +210,9 @@ fn a_killed_near_end_of_a_forwarding_leaves_no_far_end() {
 
 /// Once the link is there, nothing of ssh is left, at either end.
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_forwarding_goes_on_without_ssh_and_without_its_far_end_it_ends() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (forward, target, _client) = started(&sshd);
     let key = sshd.path("user");
     let ssh = || processes(&key).into_iter().filter(|line| line.starts_with("ssh ")).count();
@@ -232,8 +238,9 @@ fn a_forwarding_goes_on_without_ssh_and_without_its_far_end_it_ends() {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_killed_sender_leaves_no_far_end_and_the_same_command_resumes() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let file = sshd.path("large file");
     fs::write(&file, b"0123456789abcdef".repeat(600_000)).unwrap();
     let into = sshd.path("into");
@@ -266,8 +273,9 @@ fn a_far_end_that_hears_nothing_ends_by_itself() {
 
 /// The far shell kills the sshd that would pass its output on, so the near end never has the link.
 #[test]
+#[ignore = "needs root and sshd"]
 fn a_broken_ssh_leaves_no_far_end() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (file, into) = (sshd.path("user.pub"), sshd.path("into"));
     let remote = format!("kill -9 $PPID; {}", program());
     // The line may be written before sshd is dead. Then nobody has the link, and nobody connects.
@@ -281,8 +289,9 @@ fn a_broken_ssh_leaves_no_far_end() {
 }
 
 #[test]
+#[ignore = "needs root and sshd"]
 fn what_is_wrong_with_ssh_or_the_far_tidewire_is_named() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     let (file, goal) = (sshd.path("user.pub"), format!("{HOST}:{}", sshd.path("into")));
     let mut no_program = tidewire(&["send", "--ssh", "/no/such/ssh -p 1", &file, &goal]);
     let mut no_host = tidewire(&["send", "--ssh", "ssh -F none -p 1 -o BatchMode=yes", &file, &goal]);
@@ -324,8 +333,9 @@ fn what_is_wrong_with_ssh_or_the_far_tidewire_is_named() {
 
 /// The far end listens, and no packet gets through to it.
 #[test]
+#[ignore = "needs root and sshd"]
 fn blocked_udp_is_named_with_its_port() {
-    let Some(sshd) = Sshd::start() else { return };
+    let sshd = Sshd::start();
     // Nobody answers at this port.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();

@@ -15,7 +15,7 @@ use crate::dash::{ask, status};
 use crate::process::{Running, tidewire};
 use crate::record::recorded_bench;
 use crate::schema;
-use crate::socks::has;
+use crate::socks::needs;
 
 /// A page of recordings: its process, host and path.
 fn page(files: &[&str]) -> (Running, String, String) {
@@ -62,10 +62,9 @@ fn replay(arguments: &[&str]) -> (Vec<Value>, String) {
 }
 
 #[test]
+#[ignore = "needs chromium"]
 fn a_browser_shows_the_rows_of_the_command() {
-    if !has("chromium", "--version") {
-        return;
-    }
+    needs("chromium");
     let folder = tempfile::tempdir().unwrap();
     let [near, far] = recorded_bench(folder.path(), "2", &[]);
     let (_dash, host, path) = page(&[&near, &far]);

@@ -15,19 +15,14 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts one. `None`, and says so, where this machine cannot.
-    pub fn start() -> Option<Self> {
+    /// Starts one.
+    pub fn start() -> Self {
         let has = |program: &str| {
             Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
         };
-        if !has("ssh") || !has(SSHD) {
-            eprintln!("SKIPPED: there is no ssh or no {SSHD}");
-            return None;
-        }
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: sshd takes other users than its own only as root");
-            return None;
-        }
+        tidewire_testing::needs("ssh and sshd", has("ssh") && has(SSHD));
+        // sshd takes other users than its own only as root.
+        tidewire_testing::needs("root", rustix::process::geteuid().is_root());
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         for key in ["host", "user"] {
@@ -57,7 +52,7 @@ impl Sshd {
                 thread::spawn(move || sshd.wait());
             }
         });
-        Some(Self { folder, address })
+        Self { folder, address }
     }
 
     /// The path of a file beside the keys.

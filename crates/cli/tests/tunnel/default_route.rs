@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::hosts::{Hosts, has_lab, on, python};
+use crate::hosts::{Hosts, needs_lab, on, python};
 use crate::process::Running;
 
 /// A client with two ways to a server, each over a router of its own.
@@ -139,10 +139,9 @@ impl Ways {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn everything_goes_through_the_tunnel_but_its_own_datagrams() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let Ways { hosts, routers, _who } = &Ways::new();
     let (near, far) = (hosts.near.as_str(), hosts.far_address.as_str());
     let (_listener, link) = hosts.listener(&[]);
@@ -185,10 +184,9 @@ fn everything_goes_through_the_tunnel_but_its_own_datagrams() {
 
 /// A listener answers peers at any address, so what leaves from its port passes.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_listener_can_have_the_default_route_too() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let Ways { hosts, .. } = &Ways::new();
     let near_address = python(&hosts.near, UPLINK, &["0"]);
     let arguments = ["--listen", &format!("{near_address}:7700"), "--address", "10.77.0.2/24", "--route", "0.0.0.0/0"];
@@ -203,10 +201,9 @@ fn a_listener_can_have_the_default_route_too() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn ipv6_has_a_default_route_of_its_own() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let Ways { hosts, .. } = &Ways::new();
     ip(&hosts.far, &["-6", "address", "add", "2001:db8::9/128", "dev", "lo"]);
     let (_listener, link) = hosts.listener(&["--address", "fd77::1/64"]);

@@ -11,14 +11,10 @@ use serde_json::Value;
 use crate::process::Running;
 
 /// Whether this machine and user can have a lab. If not, prints why.
-pub fn has_lab() -> bool {
+pub fn needs_lab() {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let tools = || ["ip", "python3"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
-    let has = rustix::process::geteuid().is_root() && tun() && tools();
-    if !has {
-        eprintln!("skipped: a tunnel needs root, /dev/net/tun, iproute2 and python3");
-    }
-    has
+    tidewire_testing::needs("root, /dev/net/tun, iproute2 and python3", rustix::process::geteuid().is_root() && tun() && tools());
 }
 
 /// Two hosts joined by an emulated link.

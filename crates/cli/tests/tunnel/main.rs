@@ -15,16 +15,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use hosts::{CLIENT, ECHO, HEARTBEAT, Hosts, counts, has_lab, on, python, server};
+use hosts::{CLIENT, ECHO, HEARTBEAT, Hosts, counts, needs_lab, on, python, server};
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn tcp_crosses_losses_in_both_families() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rate = \"50mbit\"\nrtt = \"20ms\"\nloss = \"5%\"");
     // The lab's hosts have no IPv6.
     for host in [&hosts.near, &hosts.far] {
@@ -49,10 +48,9 @@ fn tcp_crosses_losses_in_both_families() {
 
 /// Combinations instead of packets, for TCP that controls its rate itself.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn tcp_crosses_losses_as_combinations_without_another_rate_control() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rate = \"50mbit\"\nrtt = \"20ms\"\nqueue = \"20ms\"\nloss = \"2%\"");
     for options in [
         &["--profile", "pipeline", "--redundancy", "pipeline:16,1.25,open", "--rate-control", "open"][..],
@@ -72,10 +70,9 @@ fn tcp_crosses_losses_as_combinations_without_another_rate_control() {
 
 /// A packet whose source belongs to nobody or to us, and one whose destination no peer has.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn spoofed_and_homeless_packets_are_dropped_and_counted() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let (listener, link) = hosts.listener(&["--route", "192.168.7.0/24"]);
     // The near end leads more networks into the tunnel than the far end accepts from it.
@@ -108,10 +105,9 @@ except OSError as e: print(e.errno)
 
 /// The far end takes shorter packets than the near end's device allows.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn longer_packets_than_the_peer_takes_are_answered_and_tcp_shrinks() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let (_listener, link) = hosts.listener(&["--mtu", "1280"]);
     let dialer = hosts.dialer(&link, &["--mtu", "1500"]);
@@ -130,10 +126,9 @@ print(s.getsockopt(socket.IPPROTO_IP, IP_MTU))
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn flows_go_on_after_either_end_was_killed() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"10ms\"\nloss = \"2%\"");
     let secret = String::from_utf8(tidewire(&["keygen"]).output().unwrap().stdout).unwrap();
     let key = hosts.file("secret", secret.lines().next().unwrap());
@@ -166,10 +161,9 @@ fn flows_go_on_after_either_end_was_killed() {
 
 /// Two machines with one secret would take the tunnel from each other for ever.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn the_end_whose_place_was_taken_leaves_it() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let (_listener, link) = hosts.listener(&[]);
     let first = hosts.dialer(&link, &["--interface", "tw1"]);
@@ -203,10 +197,9 @@ fn what_cannot_work_is_refused_with_what_to_do() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn without_the_capability_it_names_what_is_missing_and_what_to_use() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let begun = Instant::now();
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]).arg(cargo_bin("tidewire"));
@@ -220,10 +213,9 @@ fn without_the_capability_it_names_what_is_missing_and_what_to_use() {
 
 /// A tunnel through a relay on the far host: one hop loses packets, and TCP inside sees none of it.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn tcp_crosses_a_tunnel_over_a_relay() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rate = \"20mbit\"\nrtt = \"20ms\"\nloss = \"10%\"");
     let address = format!("{}:7700", hosts.far_address);
     let own = ["--relayed", "--listen", &address, "--address", "10.77.0.1/24"];

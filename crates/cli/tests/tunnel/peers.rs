@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::hosts::{ECHO, Hosts, has_lab, on, python, server};
+use crate::hosts::{ECHO, Hosts, needs_lab, on, python, server};
 use crate::process::{Running, tidewire};
 
 /// Makes a pair of keys. Returns the file of the private one, and the public one.
@@ -21,10 +21,9 @@ fn pair(hosts: &Hosts, name: &str) -> (String, String) {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn each_peer_has_its_networks() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let ((far, _), (ann, ann_public), (bob, bob_public), (eve, eve_public)) =
         (pair(&hosts, "far"), pair(&hosts, "ann"), pair(&hosts, "bob"), pair(&hosts, "eve"));
@@ -70,10 +69,9 @@ for line in sys.stdin:
 /// A line that was added to the list gives its key networks and a route, and one that was removed takes them
 /// and its connection. The others notice nothing.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn peers_come_and_go_while_the_listener_runs() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let ((far, _), (ann, ann_public), (eve, eve_public)) =
         (pair(&hosts, "far"), pair(&hosts, "ann"), pair(&hosts, "eve"));
@@ -147,10 +145,9 @@ fn state_with(listener: &mut Running, wanted: impl Fn(&[Value]) -> bool) -> Vec<
 
 /// The near end gets another address, as after a change of networks.
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn the_state_has_the_address_that_a_peer_moved_to() {
-    if !has_lab() {
-        return;
-    }
+    needs_lab();
     let hosts = Hosts::new("rtt = \"4ms\"");
     let (mut listener, link) = hosts.listener(&[]);
     let _dialer = hosts.dialer(&link, &[]);

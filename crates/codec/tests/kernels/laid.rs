@@ -17,8 +17,8 @@ pub fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
     // For Miri: each step of the loops (blocks, single registers, reaching back, bytes) at every register
     // length.
     const STEPS: &[usize] = &[0, 1, 17, 33, 65, 191, 421, 1_037];
-    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    let (step, is_tried): (usize, fn(&usize) -> bool) = match (cfg!(miri), is_quick) {
+    let few = tidewire_testing::few_seeds();
+    let (step, is_tried): (usize, fn(&usize) -> bool) = match (cfg!(miri), few) {
         (true, _) => (37, |len| STEPS.contains(len)),
         (_, true) => (5, |len| *len < 2 * LINE || len % 97 == 0),
         _ => (1, |_| true),

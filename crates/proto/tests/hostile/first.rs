@@ -17,7 +17,7 @@ use tidewire_proto::connection::CloseCode;
 use tidewire_proto::crypto::AwsLc;
 use tidewire_proto::wire::{Frame, Frames};
 
-use super::host::{Host, Random, quick, secret};
+use super::host::{Host, Random, secret};
 use super::peer::Peer;
 
 fn victim() -> SocketAddr {
@@ -205,7 +205,7 @@ fn a_close_to_an_address_that_is_not_proven_keeps_to_its_budget() {
 /// is sent.
 #[test]
 fn h3_no_address_gets_more_than_three_times_its_bytes_before_it_answers() {
-    let seeds = if quick() { 200 } else { 2_000 };
+    let seeds = if tidewire_testing::few_seeds() { 200 } else { 2_000 };
     let (mut proven, mut served) = (0, 0);
     for seed in 1..=seeds {
         let mut random = Random(seed);

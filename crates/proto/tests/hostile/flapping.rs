@@ -9,7 +9,7 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::StreamId;
 use tidewire_proto::wire::{FeedbackRepr, Frame, SymbolFrame};
 
-use super::host::{Host, quick};
+use super::host::Host;
 use super::peer::Peer;
 
 /// Each peer acknowledges the newest packet it got, so that the host can forget all packets.
@@ -31,7 +31,7 @@ fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
 /// In every round one connection in ten ends and another begins.
 #[test]
 fn s17_connections_that_come_and_go_leave_nothing_behind() {
-    let (connections, rounds) = if quick() { (100, 12) } else { (1_000, 60) };
+    let (connections, rounds) = if tidewire_testing::few_seeds() { (100, 12) } else { (1_000, 60) };
     let config = Config::builder().idle_timeout(Duration::from_secs(20)).build().expect("in range");
     let mut host = Host::new(config, 2);
     let mut peers: Vec<_> = (1..=connections).map(|nth| host.meet(nth)).collect();

@@ -21,10 +21,6 @@ pub fn secret() -> Secret {
     Secret::new([7; 32])
 }
 
-pub fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1")
-}
-
 /// A generator of test input (Knuth's linear congruential generator).
 pub struct Random(pub u64);
 

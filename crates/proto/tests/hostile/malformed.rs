@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_proto::config::Config;
 
 use super::flow::Flow;
-use super::host::{Random, quick};
+use super::host::Random;
 
 const TICK: Duration = Duration::from_millis(1);
 /// Malformed datagrams per tick: 50,000 per second.
@@ -68,7 +68,7 @@ impl Capture {
 
 #[test]
 fn ten_million_malformed_datagrams_change_nothing() {
-    let total = if quick() { 100_000 } else { 10_000_000 };
+    let total = if tidewire_testing::few_seeds() { 100_000 } else { 10_000_000 };
     let config = Config::builder().max_rate(Some(RATE)).build().expect("in range");
     let mut flow = Flow::new(config, Duration::from_millis(10));
     let mut capture = Capture::default();

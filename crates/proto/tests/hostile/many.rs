@@ -7,7 +7,7 @@ use tidewire_codec::SourceId;
 use tidewire_proto::config::Config;
 use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr};
 
-use super::host::{Host, quick};
+use super::host::Host;
 use super::peer::Peer;
 
 /// Number of counted datagrams.
@@ -61,7 +61,7 @@ fn visits_of_a_ping(count: u16) -> f64 {
 
 #[test]
 fn issue_13_a_datagram_looks_at_its_own_connection_alone() {
-    let (few, many) = (visits_of_a_ping(10), visits_of_a_ping(if quick() { 300 } else { 1_000 }));
+    let (few, many) = (visits_of_a_ping(10), visits_of_a_ping(if tidewire_testing::few_seeds() { 300 } else { 1_000 }));
     println!("{few} and {many} looks for a PING");
     assert!(many <= few + 1.0, "{few} looks beside ten connections, {many} beside many");
     assert!(few <= 16.0, "{few} looks");

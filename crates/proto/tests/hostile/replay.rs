@@ -8,7 +8,7 @@ use tidewire_proto::connection::StreamId;
 use tidewire_proto::wire::{Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
 
 use super::flow::Flow;
-use super::host::{Host, Random, pattern, quick};
+use super::host::{Host, Random, pattern};
 
 /// Numbers of the replay window. A peer that reorders packets further loses packets, and nothing else.
 const WINDOW: usize = 65_536;
@@ -70,7 +70,7 @@ fn s14_a_replayed_capture_delivers_nothing() {
     let config = Config::builder().max_rate(Some(50_000_000)).build().expect("in range");
     let mut flow = Flow::new(config, Duration::from_millis(5));
     let mut capture = Vec::new();
-    for _ in 0..if quick() { 2_000 } else { 20_000 } {
+    for _ in 0..if tidewire_testing::few_seeds() { 2_000 } else { 20_000 } {
         flow.step(Duration::from_millis(1), |datagram| capture.push(datagram.to_vec()));
     }
     flow.assert_alive();

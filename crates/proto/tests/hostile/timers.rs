@@ -10,7 +10,7 @@ use tidewire_proto::wire::{
     ConnectionId, EcnCounts, FeedbackRepr, Frame, LaneRepr, Layout, SYMBOL_HEADER_LEN, StreamCreditRepr, SymbolHeader,
 };
 
-use super::host::{Host, Random, quick};
+use super::host::{Host, Random};
 use super::peer::Peer;
 
 /// A number of any size: small ones, and those at which a varint becomes longer.
@@ -111,7 +111,7 @@ fn application(host: &mut Host, random: &mut Random) {
 
 #[test]
 fn no_timer_lies_in_the_past_whatever_a_peer_says() {
-    let seeds = if quick() { 300 } else { 6_000 };
+    let seeds = if tidewire_testing::few_seeds() { 300 } else { 6_000 };
     let mut closed = 0;
     for seed in 1..=seeds {
         let (mut random, mut config) = (Random(seed), Config::default());

@@ -20,7 +20,7 @@ fn pictures(bytes: u64) -> Flow {
 /// Bytes arrive whole whatever is lost, reordered and doubled, under each code that replaces source symbols.
 #[test]
 fn every_byte_arrives_and_no_source_symbol_leaves() {
-    let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 2 } else { 20 };
+    let seeds = if tidewire_testing::few_seeds() { 2 } else { 20 };
     let profiles = ["bucket", "bucket:1,1", "bucket:64,1.5", "bucket:4,1.25,fixed", "bucket:15,1"].map(profile);
     let codes = [Code::Rlc, Code::Cauchy, Code::RsFft, Code::RaptorQ].map(|code| Profile { code, ..profile("bucket") });
     for (n, profile) in profiles.into_iter().chain(codes).enumerate() {
@@ -112,7 +112,7 @@ fn the_bucket_is_what_is_ready() {
 /// Prints the figures of `docs/recovery.md`.
 #[test]
 fn delay_and_goodput_beside_stream() {
-    let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1..2 } else { 1..7 };
+    let seeds = if tidewire_testing::few_seeds() { 1..2 } else { 1..7 };
     let rows = ["stream", "bucket:15,1.25", "bucket:15,1.5", "bucket:15,1", "bucket:4,1.25,fixed"];
     for loss in ["0%", "5%"] {
         for text in rows {

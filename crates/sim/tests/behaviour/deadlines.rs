@@ -274,7 +274,7 @@ fn a_small_budget_saves_more_frames_if_it_goes_to_those_that_others_need() {
 
 /// Plays each case with so many seeds, and compares with the most that may be missing and the cost.
 fn check(seeds: u64, bounds: &[(Case, f64, f64)]) {
-    let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { seeds };
+    let seeds = if tidewire_testing::few_seeds() { 1 } else { seeds };
     let mut missed = Vec::new();
     for &(case, most, cost) in bounds {
         let mut outcome = Outcome::default();

@@ -114,7 +114,7 @@ const POLICED: &str = "10mbit:50kB";
 const POLICED_BYTES: f64 = 1_250_000.0;
 
 fn seeds() -> core::ops::RangeInclusive<u64> {
-    1..=if std::env::var("TIDEWIRE_QUICK").is_ok_and(|quick| quick == "1") { 1 } else { 4 }
+    1..=if tidewire_testing::few_seeds() { 1 } else { 4 }
 }
 
 fn policed<'a>(rtt: &'a str, loss: &'a str) -> [(Direction, &'a str, &'a str); 4] {

@@ -49,10 +49,6 @@ fn a_wrong_secret_is_not_answered() {
     assert!(stats.strangers > 0 && stats.strangers == stats.received, "{stats:?}");
 }
 
-fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some()
-}
-
 /// Both ends write 20,000 bytes as soon as they can. Returns when each end had read all data of the other,
 /// since the start.
 fn both_speak(loss: &str, seed: u64, act: impl FnOnce(&mut Run)) -> [Duration; 2] {
@@ -84,7 +80,7 @@ fn both_speak(loss: &str, seed: u64, act: impl FnOnce(&mut Run)) -> [Duration; 2
 /// pair counts), and each end can send soon.
 #[test]
 fn h3_the_first_packet_from_another_address_costs_little_time() {
-    let seeds = if quick() { 20 } else { 200 };
+    let seeds = if tidewire_testing::few_seeds() { 20 } else { 200 };
     for (loss, most) in
         [("0%", Duration::from_millis(600)), ("10%", Duration::from_secs(3)), ("30%", Duration::from_secs(6))]
     {
@@ -113,7 +109,7 @@ fn h3_the_first_packet_from_another_address_costs_little_time() {
 #[test]
 fn a_thief_that_copies_from_the_first_hello_on_delays_little() {
     let thief = SocketAddr::from(([203, 0, 113, 9], 4_000));
-    let seeds = if quick() { 20 } else { 200 };
+    let seeds = if tidewire_testing::few_seeds() { 20 } else { 200 };
     for loss in ["0%", "10%"] {
         let mut worst = Duration::ZERO;
         for seed in 1..=seeds {

@@ -16,7 +16,7 @@ use super::link;
 /// packets and another port each 1.3 s. The load checks each byte.
 #[test]
 fn fresh_keys_cost_no_byte() {
-    let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 3 } else { 30 };
+    let seeds = if tidewire_testing::few_seeds() { 3 } else { 30 };
     for (loss, reorder) in [("0%", "none"), ("10%", "5%,20ms"), ("30%", "5%,20ms")] {
         let (mut exchanges, mut updates) = ([0; 2], 0);
         let mut seconds = [0.0; 2];

@@ -251,7 +251,7 @@ fn every_profile_carries_messages() {
 /// and what comes is whole.
 #[test]
 fn messages_leave_as_combinations() {
-    for seed in 0..if std::env::var_os("TIDEWIRE_QUICK").is_some() { 4 } else { 40 } {
+    for seed in 0..if tidewire_testing::few_seeds() { 4 } else { 40 } {
         let redundancies =
             ["pipeline:16,1.25", "pipeline:16,1.25,open", "pipeline:64,min,open", "pipeline:8,1.5,systematic"];
         let lanes: Vec<_> = redundancies.iter().map(|text| lane(seed % 8 < 4, Some(text))).collect();

@@ -9,13 +9,12 @@ use tidewire_proto::stats::Stats;
 use super::profiles::{half_load, profile, trial};
 use super::*;
 
-const QUICK: &str = "TIDEWIRE_QUICK";
 
 /// Bytes arrive whole whatever is lost, reordered and doubled. No source symbol leaves, except by the probe
 /// of a silent path.
 #[test]
 fn every_byte_arrives_and_no_source_symbol_leaves() {
-    let seeds = if std::env::var_os(QUICK).is_some() { 2 } else { 20 };
+    let seeds = if tidewire_testing::few_seeds() { 2 } else { 20 };
     let texts = ["16,1.25", "64,1", "64,min", "16,combo", "3,combo-printed", "1,1.5", "32,adaptive", "64,2"];
     for (text, seed) in texts.iter().flat_map(|text| (0..seeds).map(move |seed| (*text, seed))) {
         let loss = ["0%", "1%", "10%", "gilbert:10%,4", "30%"][seed as usize % 5];
@@ -78,7 +77,7 @@ fn without_loss_no_symbol_is_delayed() {
 /// figures of `docs/recovery.md`.
 #[test]
 fn delay_and_goodput_beside_stream() {
-    let seeds = if std::env::var_os(QUICK).is_some() { 1..2 } else { 1..7 };
+    let seeds = if tidewire_testing::few_seeds() { 1..2 } else { 1..7 };
     let rows = ["stream", "pipeline:16,1.25", "pipeline:16,1.25,systematic", "pipeline:64,min", "pipeline:64,adaptive"];
     for loss in ["0%", "5%"] {
         for text in rows {

@@ -57,9 +57,9 @@ fn all_records_arrive(case: &Case, seeds: core::ops::RangeInclusive<u64>, second
 /// Longest time without a byte read: seven of the longest round trips.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Fewer seeds in a quick run.
+/// One seed, or `full` of them.
 fn seeds(full: u64) -> core::ops::RangeInclusive<u64> {
-    1..=if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { full }
+    1..=if tidewire_testing::few_seeds() { 1 } else { full }
 }
 
 /// Rows of later symbols filled the columns of the matrix, so the decoder refused every repair of the lowest

@@ -64,10 +64,10 @@ const JITTER: Setting = (Direction::Forward, "jitter", "5ms");
 
 /// Replays with the same choices, over several seeds, and returns what differs.
 fn replay_all(links: &[(&str, &[Setting])], flows: &[(&str, Flow)], profiles: &[(&str, Profile)]) {
-    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
+    let few = tidewire_testing::few_seeds();
     let mut wrong = Vec::new();
     let mut count = 0;
-    for seed in 1..=if quick { 1 } else { 3 } {
+    for seed in 1..=if few { 1 } else { 3 } {
         for ((link_name, link), (flow_name, flow), (profile_name, profile)) in links.iter().flat_map(|link| {
             flows.iter().flat_map(move |flow| profiles.iter().map(move |profile| (*link, flow.clone(), *profile)))
         }) {

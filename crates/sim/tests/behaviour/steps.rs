@@ -110,7 +110,7 @@ fn run(before: [(&str, &str); 2], after: [(&str, &str); 2], seeds: u64) -> Outco
 }
 
 fn seeds() -> u64 {
-    if std::env::var_os("TIDEWIRE_QUICK").is_some() { 4 } else { 16 }
+    if tidewire_testing::few_seeds() { 4 } else { 16 }
 }
 
 /// Goal L1: the p99 at 10 % loss.

@@ -21,7 +21,7 @@ fn frames(seed: u64) -> FrameTrace {
 }
 
 fn seeds() -> RangeInclusive<u64> {
-    1..=if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { 5 }
+    1..=if tidewire_testing::few_seeds() { 1 } else { 5 }
 }
 
 /// Carries the video over a link of `rate` until everything was read. Returns when that was, since the

@@ -46,7 +46,7 @@ fn seeds(all: u64) -> Vec<u64> {
     if let Some(seed) = std::env::var("RELAY_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return vec![seed];
     }
-    (0..if std::env::var_os("TIDEWIRE_QUICK").is_some() { all / 10 } else { all }).collect()
+    (0..if tidewire_testing::few_seeds() { all / 10 } else { all }).collect()
 }
 
 fn is_whole(stats: &RelayStats) -> bool {

@@ -26,7 +26,7 @@ fn config(link: &DuplexConfig) -> SenderConfig {
 }
 
 fn seeds(all: u64) -> u64 {
-    if std::env::var_os("TIDEWIRE_QUICK").is_some() { all.div_ceil(10) } else { all }
+    if tidewire_testing::few_seeds() { all.div_ceil(10) } else { all }
 }
 
 /// Mathis, Semke, Mahdavi and Ott (1997), equation 3: MSS / RTT * C / sqrt(p), with C = sqrt(3/2) for an ACK

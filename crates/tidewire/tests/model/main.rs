@@ -4,7 +4,7 @@
 //! The sources are those of the crate, compiled again with [`sync`], [`clock`] and [`socket`] of the model.
 //! Its clock stands still: a wake-up that is lost is not made good by a timer, and the test ends with
 //! shuttle's word of a deadlock and the schedule that replays it. The orders are random, half of them by
-//! priorities, with a fixed number of runs; `TIDEWIRE_QUICK=1` runs a tenth.
+//! priorities, with a fixed number of runs, ten times as many with `TIDEWIRE_SEEDS=all`.
 
 #[path = "../../src/arrival.rs"]
 mod arrival;
@@ -70,7 +70,7 @@ const DEPTH: usize = 3;
 /// wait, which is what it takes to find a waiter that registers late. A task's stack holds the frames of the
 /// handshake.
 fn check(runs: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
-    let runs = if std::env::var_os("TIDEWIRE_QUICK").is_some() { runs / 10 } else { runs };
+    let runs = if tidewire_testing::few_seeds() { runs / 10 } else { runs };
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     config.max_steps = shuttle::MaxSteps::FailAfter(200_000);

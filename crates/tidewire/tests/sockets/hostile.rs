@@ -27,7 +27,7 @@ fn throw(socket: &UdpSocket, to: std::net::SocketAddr, count: usize, over: &Atom
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_thousand_malformed_datagrams_change_no_byte() {
-    let count = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 20_000 } else { 200_000 };
+    let count = if tidewire_testing::few_seeds() { 20_000 } else { 200_000 };
     let pair = pair(Config::default()).await;
     let (to, over) = (pair.server.local_addr(), std::sync::Arc::new(AtomicBool::new(false)));
     let thrower = std::thread::spawn({

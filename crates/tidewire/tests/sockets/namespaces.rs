@@ -44,26 +44,21 @@ thread_local! {
     static SWITCH: RefCell<Option<Switch>> = const { RefCell::new(None) };
 }
 
-/// Moves this thread into the namespace of its switch. Returns whether the process may; if not, prints why.
-pub fn enter_switch() -> bool {
-    if !nix::unistd::Uid::effective().is_root() {
-        println!("SKIPPED: network namespaces need root");
-        return false;
-    }
+/// Moves this thread into the namespace of its switch.
+pub fn enter_switch() {
+    tidewire_testing::needs("root, for network namespaces", nix::unistd::Uid::effective().is_root());
     SWITCH.with_borrow_mut(|switch| {
         switch.get_or_insert_with(Switch::new);
     });
-    true
 }
 
-/// Makes a host whose interface has so many queues. Returns `None`, and prints why, if the process may not.
-pub fn host(queues: u32) -> Option<Host> {
-    enter_switch().then(|| {
-        SWITCH.with_borrow_mut(|switch| {
-            let switch = switch.as_mut().expect("entered");
-            switch.hosts += 1;
-            Host::new(switch.hosts, &switch.namespace, queues)
-        })
+/// Makes a host whose interface has so many queues.
+pub fn host(queues: u32) -> Host {
+    enter_switch();
+    SWITCH.with_borrow_mut(|switch| {
+        let switch = switch.as_mut().expect("entered");
+        switch.hosts += 1;
+        Host::new(switch.hosts, &switch.namespace, queues)
     })
 }
 

@@ -14,8 +14,8 @@ use tokio::net::UdpSocket;
 
 /// Datagrams that the tests send without the secret.
 fn thrown() -> u64 {
-    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    if quick { 20_000 } else { 200_000 }
+    let few = tidewire_testing::few_seeds();
+    if few { 20_000 } else { 200_000 }
 }
 
 /// Sends every kind of datagram that a stranger can send. Returns how many left.

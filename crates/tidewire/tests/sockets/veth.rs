@@ -8,23 +8,19 @@ use std::num::NonZeroUsize;
 
 use tidewire::{Config, Credentials, Endpoint, XdpConfig};
 
-use crate::loopback;
 use crate::namespaces::{self, Host, INTERFACE};
 
 /// A place for one endpoint at a time, with the addresses at which others reach it.
 pub struct Place {
     pub v4: [IpAddr; 3],
     pub v6: IpAddr,
-    pub host: Option<Host>,
-    /// What takes over without a host.
-    kernel: loopback::Place,
+    pub host: Host,
 }
 
 impl Place {
     pub fn new() -> Self {
-        let (host, kernel) = (namespaces::host(1), loopback::Place::new());
-        let (v4, v6) = host.as_ref().map_or((kernel.v4, kernel.v6), |host| (host.v4, host.v6));
-        Self { v4, v6, host, kernel }
+        let host = namespaces::host(1);
+        Self { v4: host.v4, v6: host.v6, host }
     }
 
     /// Binds an endpoint.
@@ -34,21 +30,18 @@ impl Place {
         credentials: impl Into<Credentials>,
         config: Config,
     ) -> io::Result<Endpoint> {
-        let Some(host) = &self.host else { return self.kernel.bind(address, credentials, config) };
         let xdp = XdpConfig::new(INTERFACE);
-        host.enter(|| Endpoint::bind_xdp(address, credentials, config, NonZeroUsize::MIN, &xdp))
+        self.host.enter(|| Endpoint::bind_xdp(address, credentials, config, NonZeroUsize::MIN, &xdp))
     }
 
     /// Replaces the socket of an endpoint of this place, by one of the kernel.
     pub fn rebind(&self, endpoint: &Endpoint, address: SocketAddr) -> io::Result<()> {
-        match &self.host {
-            Some(host) => host.enter(|| endpoint.rebind(address)),
-            None => self.kernel.rebind(endpoint, address),
-        }
+        self.host.enter(|| endpoint.rebind(address))
     }
 }
 
 /// Where plain sockets of the tests are.
 pub fn outside() -> IpAddr {
-    if namespaces::enter_switch() { namespaces::SWITCH_V4 } else { loopback::outside() }
+    namespaces::enter_switch();
+    namespaces::SWITCH_V4
 }

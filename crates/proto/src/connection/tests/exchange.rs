@@ -137,10 +137,6 @@ fn run(credentials: [Credentials; 2], peer: Option<&crate::crypto::PublicKey>, l
     ends
 }
 
-fn quick() -> bool {
-    std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1")
-}
-
 /// Every byte arrives, and both ends take keys from several exchanges, between ordinary updates. A thief who
 /// stole the first keys reads nothing that an end sends after its first exchange.
 #[test]
@@ -150,7 +146,7 @@ fn fresh_keys_heal_a_session_and_lose_no_byte() {
     listener.authorized = Arc::new(BTreeSet::from([near.public()]));
     let key = [Credentials::Key(KeyCredentials::new(near)), Credentials::Key(listener)];
     let psk = [Secret::new([7; 32]).into(), Secret::new([7; 32]).into()];
-    let seeds = if quick() { 3 } else { 30 };
+    let seeds = if tidewire_testing::few_seeds() { 3 } else { 30 };
     for (credentials, peer) in [(psk, None), (key, Some(far.public()))] {
         let (mut exchanges, mut updates) = (0, 0);
         for (loss, seed) in [0, 10, 30].into_iter().flat_map(|loss| (1..=seeds).map(move |seed| (loss, seed))) {

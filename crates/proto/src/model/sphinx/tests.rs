@@ -355,8 +355,8 @@ fn numbers_out_of_range_are_named_with_their_limit() {
 }
 
 fn cases() -> ProptestConfig {
-    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if is_quick { 40 } else { 400 }) }
+    let few = tidewire_testing::few_seeds();
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if few { 40 } else { 400 }) }
 }
 
 proptest! {

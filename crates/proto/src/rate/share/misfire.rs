@@ -113,13 +113,13 @@ fn counted(part: f64, run: Option<f64>, seed: u64, time: Duration) -> Counts {
     counts
 }
 
-/// The table of docs/recovery.md section 2: `cargo test --profile checked -p tidewire-proto --lib misfire --
-/// --nocapture` counts ten hours for each cell, and one with `TIDEWIRE_QUICK=1`. The bounds, for one hour,
+/// The table of docs/recovery.md section 2: `cargo test -p tidewire-proto --lib misfire --
+/// --nocapture` counts one hour for each cell, and ten with `TIDEWIRE_SEEDS=all`. The bounds, for one hour,
 /// are about three times the mean of ten hours.
 #[test]
 fn losses_of_the_medium_alone_are_seldom_taken_for_drops() {
-    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    let hours = if is_quick { 1 } else { 10 };
+    let few = tidewire_testing::few_seeds();
+    let hours = if few { 1 } else { 10 };
     for (part, runs) in [
         (0.01, [(None, 0, 0), (Some(4.0), 0, 0), (Some(16.0), 0, 0)]),
         (0.05, [(None, 3, 0), (Some(4.0), 0, 0), (Some(16.0), 0, 0)]),

@@ -160,12 +160,8 @@ impl Outcome {
     }
 }
 
-fn is_quick() -> bool {
-    std::env::var("TIDEWIRE_QUICK").is_ok_and(|quick| quick == "1")
-}
-
 fn seeds() -> RangeInclusive<u64> {
-    1..=if is_quick() { 1 } else { 6 }
+    1..=if tidewire_testing::few_seeds() { 1 } else { 6 }
 }
 
 /// An honest receiver on the same link without losses brings the most. A lie that hides the queue adds what
@@ -245,7 +241,7 @@ fn s10_a_receiver_that_claims_what_it_did_not_get_ends_the_connection() {
 #[test]
 fn s10_beside_a_lie_an_honest_connection_keeps_a_part() {
     let settings = [(Direction::Both, "queue", "60ms")];
-    for (seed, liar) in seeds().flat_map(|seed| [(seed, 0), (seed, 1)]).skip(usize::from(is_quick())) {
+    for (seed, liar) in seeds().flat_map(|seed| [(seed, 0), (seed, 1)]).skip(usize::from(tidewire_testing::few_seeds())) {
         for (name, least, lie) in LIES {
             let told = |run: usize| if run == liar { lie } else { None };
             let first = sender(&settings, told(0), seed, None);

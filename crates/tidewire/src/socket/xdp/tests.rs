@@ -28,12 +28,9 @@ impl Ends {
     }
 }
 
-/// Runs a test in a thread that is in the namespace of the first end, unless the process may not.
+/// Runs a test in a thread that is in the namespace of the first end.
 pub(super) fn between_two_ends<F: Future<Output = ()>>(test: impl FnOnce(Ends) -> F + Send) {
-    if !nix::unistd::Uid::effective().is_root() {
-        println!("SKIPPED: network namespaces need root");
-        return;
-    }
+    tidewire_testing::needs("root, for network namespaces", nix::unistd::Uid::effective().is_root());
     let inside = || {
         let [first, second] = [0, 1].map(|_| {
             unshare(CloneFlags::CLONE_NEWNET).expect("root");
@@ -72,6 +69,7 @@ async fn pass(from: &mut Xdp, to: &mut Xdp, transmit: &Transmit, datagram: &[u8]
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn marks_arrive_as_they_were_sent() {
     between_two_ends(async |ends| {
         for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
@@ -102,6 +100,7 @@ fn marks_arrive_as_they_were_sent() {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn a_queue_that_is_taken_is_named_and_all_else_is_free_again() {
     between_two_ends(async |_ends| {
         let interface = Interface::named(NAME).expect("it is there");

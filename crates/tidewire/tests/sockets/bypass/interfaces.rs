@@ -28,7 +28,7 @@ async fn refusal(host: &Host, port: u16, interface: &str, mode: XdpMode) -> Stri
 
 #[tokio::test]
 async fn interfaces_that_cannot_be_used_are_named_with_the_reason() {
-    let Some(host) = namespaces::host(1) else { return };
+    let host = namespaces::host(1);
     let absent = refusal(&host, 7_701, "absent", XdpMode::Any).await;
     assert_eq!(absent, "there is no interface `absent`: `ip link` lists them");
     assert_eq!(refusal(&host, 7_702, "lo", XdpMode::Any).await, "interface `lo` is no Ethernet");
@@ -47,9 +47,8 @@ async fn interfaces_that_cannot_be_used_are_named_with_the_reason() {
     assert_eq!(down, "interface `eth0` is down: `ip link set eth0 up`");
 }
 
-/// A command that runs another one with these rights only, and with so many KiB of memory to lock. `None`,
-/// and a sentence, if that is not possible here.
-fn limited(capabilities: &str, locked: &str) -> Option<Vec<String>> {
+/// A command that runs another one with these rights only, and with so many KiB of memory to lock.
+fn limited(capabilities: &str, locked: &str) -> Vec<String> {
     let rights = capabilities.split(',').fold("-all".to_owned(), |rights, name| format!("{rights},+{name}"));
     let limit = format!("ulimit -l {locked}; exec \"$@\"");
     let mut words = ["sh", "-c", &limit, "sh"].map(str::to_owned).to_vec();
@@ -57,18 +56,16 @@ fn limited(capabilities: &str, locked: &str) -> Option<Vec<String>> {
     words.extend(["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}={rights}")));
     let itself = std::env::current_exe().expect("a path");
     let listed = Command::new(&words[0]).args(&words[1..]).arg(itself).arg("--list").output();
-    if listed.is_ok_and(|output| output.status.success()) {
-        return Some(words);
-    }
-    println!("SKIPPED: `setpriv` is missing, or another user may not run this test");
-    None
+    let possible = listed.is_ok_and(|output| output.status.success());
+    tidewire_testing::needs("setpriv, and a test binary that another user may run", possible);
+    words
 }
 
 #[tokio::test]
 async fn three_capabilities_are_enough() {
     serve_if_told().await;
-    let (Some(a), Some(b)) = (namespaces::host(1), namespaces::host(1)) else { return };
-    let Some(wrapper) = limited("net_admin,net_raw,bpf", "8192") else { return };
+    let (a, b) = (namespaces::host(1), namespaces::host(1));
+    let wrapper = limited("net_admin,net_raw,bpf", "8192");
     let client = bind(&a, (a.v4[0], 0)).expect("binds");
     let mut server = Server::start(&b, "bypass::interfaces::three_capabilities_are_enough", &wrapper);
     let connection = server.connected(&client).await;
@@ -85,14 +82,14 @@ async fn three_capabilities_are_enough() {
 #[tokio::test]
 async fn what_is_missing_without_root_is_said() {
     serve_if_told().await;
-    let Some(host) = namespaces::host(1) else { return };
+    let host = namespaces::host(1);
     let name = "bypass::interfaces::what_is_missing_without_root_is_said";
     for (capabilities, locked, says) in [
         ("net_raw,bpf", "8192", "cannot attach a program to `eth0`: Operation not permitted (os error 1) (it needs"),
         ("net_admin,bpf", "8192", "cannot open queue 0 of `eth0`: Operation not permitted (os error 1) (it needs"),
         ("net_admin,net_raw,bpf", "4096", "6 MiB of locked memory"),
     ] {
-        let Some(wrapper) = limited(capabilities, locked) else { return };
+        let wrapper = limited(capabilities, locked);
         let told = Server::start(&host, name, &wrapper).said();
         assert!(told.contains(says), "{capabilities}, {locked} KiB: {told}");
     }

@@ -11,8 +11,8 @@ const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 90, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd90, 0, 0, 0, 0, 0, 0, 1))];
 
 /// A near host, a gateway that forwards by its kernel, and a far host that is reached only through it.
-fn hosts() -> Option<[Host; 3]> {
-    let hosts = [namespaces::host(1)?, namespaces::host(1)?, namespaces::host(1)?];
+fn hosts() -> [Host; 3] {
+    let hosts = [namespaces::host(1), namespaces::host(1), namespaces::host(1)];
     let [near, gateway, far] = &hosts;
     // All are on one switch: nobody shall tell the others of the shorter way.
     for end in [near, far] {
@@ -31,12 +31,12 @@ fn hosts() -> Option<[Host; 3]> {
     ));
     gateway.ip(&format!("route add {far_v4}/32 via {}\nroute add {far_v6}/128 via {}", far.v4[0], far.v6));
     near.ip(&format!("route add {far_v4}/32 via {}\nroute add {far_v6}/128 via {}", gateway.v4[0], gateway.v6));
-    Some(hosts)
+    hosts
 }
 
 #[tokio::test]
 async fn a_gateway_is_the_next_hop() {
-    let Some([near, gateway, far]) = hosts() else { return };
+    let [near, gateway, far] = hosts();
     for (from, to) in [(near.v4[0], FAR[0]), (near.v6, FAR[1])] {
         let (client, server) = (bind(&near, (from, 0)).expect("binds"), bind(&far, (to, 0)).expect("binds"));
         let (ours, theirs) = connect(&client, &server, to).await;
@@ -56,7 +56,7 @@ async fn a_gateway_is_the_next_hop() {
 #[tokio::test]
 async fn a_neighbour_that_moves_is_found_again() {
     for (announce, station) in [("1", "02:00:00:00:78:51"), ("0", "02:00:00:00:78:52")] {
-        let Some([near, gateway, far]) = hosts() else { return };
+        let [near, gateway, far] = hosts();
         set(&gateway, &[("ipv4/conf/eth0/arp_notify", announce)]);
         for end in [&near, &far] {
             // The kernel's defaults are 30 s, 5 s and 3 times 1 s.

@@ -101,6 +101,7 @@ fn others() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "needs root: network namespaces"]
 fn only_whole_untagged_datagrams_to_us_are_taken() {
     between_two_ends(async |_ends| {
         let interface = Interface::named(NAME).expect("it is there");

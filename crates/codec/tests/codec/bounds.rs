@@ -1,11 +1,8 @@
 //! A peer cannot make the decoder panic, grow or change on an error, whatever it sends. A healthy stream does
 //! not make it allocate.
-#![cfg(not(miri))]
 
-mod bounded;
-mod setup;
-
-use bounded::{Meter, Step, allocations, check_invariants, perform, promised, state};
+use crate::setup;
+use crate::bounded::{Meter, Step, allocations, check_invariants, perform, promised, state};
 use proptest::prelude::*;
 use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, Recoder, RepairId, SourceId, SpanError};
 

@@ -1,9 +1,7 @@
 //! The guarantees of the codes: enough symbols decode, whichever they are, in generations and in a sliding
 //! window.
-#![cfg(not(miri))]
 
-mod setup;
-
+use crate::setup;
 use proptest::prelude::*;
 use tidewire_codec::DecodeError::{TooManyColumns, TooManyRows};
 use tidewire_codec::{

@@ -1,8 +1,5 @@
 //! `Code::RaptorQ`: its repair symbols are those of the crate `raptorq`, and it decodes what the crate
 //! decodes.
-#![cfg(all(feature = "raptorq", not(miri)))]
-
-mod setup;
 
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -10,7 +7,7 @@ use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
     SourceBlockEncodingPlan,
 };
-use setup::{activate_kernel, cases};
+use crate::setup::{activate_kernel, cases};
 use tidewire_codec::{
     Code, Elimination, Encoder, Generation, GenerationError, PeelingDecoder, Rank, RepairId, ShortDecoder, SourceId,
     SpanError,

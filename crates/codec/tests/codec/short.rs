@@ -1,10 +1,7 @@
 //! The decoder of short symbols, against the rank from names alone and against the plan for the same symbols.
-#![cfg(not(miri))]
-
-mod setup;
 
 use proptest::prelude::*;
-use setup::cases;
+use crate::setup::cases;
 use tidewire_codec::{Code, Generation, GenerationError, Rank, ShortDecoder, SpanError};
 
 /// A symbol that a receiver learns of.

@@ -1,14 +1,10 @@
 //! The dense block code against a naive matrix, its errors, and its promise to allocate nothing after the
 //! first run.
-#![cfg(not(miri))]
 
-mod bounded;
-mod setup;
-
-use bounded::allocations;
+use crate::bounded::allocations;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
-use setup::{activate_kernel, cases};
+use crate::setup::{activate_kernel, cases};
 use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{
     Code, DecodePlan, Encoder, Generation, GenerationError, PlanError, RepairId, SourceId, SpanError,

@@ -1,10 +1,7 @@
 //! The special properties of the code over GF(2^16): its lengths, its format, and how rarely its repair
 //! symbols are dependent.
-#![cfg(not(miri))]
 
-mod setup;
-
-use setup::activate_kernel;
+use crate::setup::activate_kernel;
 use tidewire_codec::{Code, DecodePlan, Generation, GenerationError, SourceId};
 
 /// Over q - 1 = 65,535 non-zero values, a 2 x 2 matrix is singular with probability 1/65,535 exactly. Of

@@ -1,5 +1,5 @@
 //! Settings of the codec's tests from the environment. `TIDEWIRE_KERNEL=ssse3` runs them on that kernel
-//! instead of the fastest, and `TIDEWIRE_QUICK=1` with a tenth of the cases.
+//! instead of the fastest, and `TIDEWIRE_SEEDS=all` with ten times the cases.
 //!
 //! The library itself reads no environment. A test file says `mod setup;`, takes its `proptest` settings from
 //! [`cases`], and calls [`activate_kernel`] first in other tests. A name that is unknown, or that this
@@ -22,8 +22,8 @@ pub fn activate_kernel() {
 /// Settings for a property: the number of cases, on the requested kernel.
 pub fn cases(cases: u32) -> Config {
     activate_kernel();
-    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
-    Config::with_cases(if is_quick { cases.div_ceil(10) } else { cases })
+    let few = tidewire_testing::few_seeds();
+    Config::with_cases(if few { cases.div_ceil(10) } else { cases })
 }
 
 fn asked_for() -> Option<String> {

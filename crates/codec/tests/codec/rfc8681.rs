@@ -1,9 +1,7 @@
 //! `Rlc8681` against the crate `cu-fec`, another implementation of RFC 8681. The coefficients are the same,
 //! and each decodes the other's symbols.
-#![cfg(not(miri))]
 
-mod setup;
-
+use crate::setup;
 use cu_fec::{
     DensityThreshold, EncodingSymbolId, Field, RepairParameters, RepairPayloadId, RlcConfig, RlcDecoder, RlcEncoder,
     generate_coding_coefficients,

@@ -1,13 +1,10 @@
 //! The peeling decoder against the rank by elimination, against peeling on plain sets, and LT codes against
 //! Luby's definition in floating point.
-#![cfg(not(miri))]
-
-mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use setup::{activate_kernel, cases};
+use crate::setup::{activate_kernel, cases};
 use tidewire_codec::{
     Code, DecodePlan, Elimination, Generation, GenerationError, PeelingDecoder, Rank, SourceId, SpanError,
 };

@@ -1,10 +1,8 @@
 //! The lowest gap always closes: from any state of the decoder, repairs of the lowest span are accepted and
 //! decode it.
 //! All contents are zeros: every combination of them is consistent, and only the coefficients decide.
-#![cfg(not(miri))]
 
-mod setup;
-
+use crate::setup;
 use proptest::prelude::*;
 use tidewire_codec::{Code, Decoder, Limits, Reception, RepairId, SourceId};
 

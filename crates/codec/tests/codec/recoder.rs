@@ -1,14 +1,12 @@
 //! Recoding against naive linear algebra: a relay's symbols match their coefficients. Over any number of
 //! hops, nothing independent is lost and nothing is invented.
-#![cfg(not(miri))]
 
 #[expect(dead_code, reason = "the decoder's tests use more of it")]
-mod reference;
-mod setup;
 
+use crate::setup;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use reference::Reference;
+use crate::reference::Reference;
 use tidewire_codec::field::gf256;
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RecodeError, Recoder, RepairId, SourceId, SpanError};
 

@@ -1,10 +1,7 @@
 //! A peer that contradicts itself. The decoder refuses each contradiction it can see, names the symbol, and
 //! stays unchanged. It never takes an honest peer's symbols for contradictions.
-#![cfg(not(miri))]
 
-mod bounded;
-
-use bounded::{State, state};
+use crate::bounded::{State, state};
 use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
 
 const SLOT: usize = 128;

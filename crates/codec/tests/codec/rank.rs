@@ -1,10 +1,7 @@
 //! The rank of a growing generation against plain elimination, and against the plans that it allows.
-#![cfg(not(miri))]
-
-mod setup;
 
 use proptest::prelude::*;
-use setup::{activate_kernel, cases};
+use crate::setup::{activate_kernel, cases};
 use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{Code, Generation, Rank, RankError, RepairId, SourceId, SpanError};
 

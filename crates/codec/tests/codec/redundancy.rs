@@ -1,5 +1,4 @@
 //! How often a random repair is redundant, compared with the mathematics of the code.
-#![cfg(not(miri))]
 
 use tidewire_codec::{Code, Decoder, Limits, Reception, RepairId, SourceId};
 

@@ -1,11 +1,8 @@
 //! The most memory that a decoder holds and the most work it does in one call. The tests check the promises
 //! of `Limits` and of `Decoder::row_operations` for the windows in use, under a hostile peer and under heavy
 //! loss.
-#![cfg(not(miri))]
 
-mod bounded;
-
-use bounded::{Meter, promised};
+use crate::bounded::{Meter, promised};
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
 
 const SYMBOL: usize = 1_408;
