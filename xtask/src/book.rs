@@ -1,11 +1,12 @@
-//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, and turns the
-//! paths of documents in its text into links.
+//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, turns the paths
+//! of documents in its text into links, and shows the table of a data file where a paragraph is a link to it.
 //!
 //! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook
 //! is an error.
 
 use crate::context::Context;
 use crate::{links, tools, tree};
+use pulldown_cmark::{Options, Parser};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -27,8 +28,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
     let documents = tree::files(&context.root, &[".md"])?;
     let pages = documents.iter().filter_map(|file| Some((file.name.as_str(), page(&file.name)?))).collect();
-    let linked = link_pages(&folder, &pages)?;
-    println!("the book is in {}; {linked} paths of documents became links", folder.display());
+    let (linked, tables) = finish_pages(&folder, &pages)?;
+    println!("the book is in {}; {linked} paths became links, {tables} data files tables", folder.display());
     Ok(())
 }
 
@@ -46,17 +47,62 @@ fn page(document: &str) -> Option<String> {
     Some(format!("{name}.html"))
 }
 
-/// Makes links of the documents' paths in every page of the book, and returns how many.
-fn link_pages(folder: &Path, pages: &BTreeMap<&str, String>) -> Result<usize, String> {
-    let mut linked = 0;
+/// Makes links of the documents' paths and tables of the data files in every page of the book, and returns how
+/// many.
+fn finish_pages(folder: &Path, pages: &BTreeMap<&str, String>) -> Result<(usize, usize), String> {
+    let (mut linked, mut tables) = (0, 0);
     for file in tree::files(folder, &[".html"])? {
-        let up = "../".repeat(file.name.matches('/').count());
-        let (text, count) = link_paths(&file.text, &up, pages);
         let path = folder.join(&file.name);
+        let up = "../".repeat(file.name.matches('/').count());
+        let (text, links) = link_paths(&file.text, &up, pages);
+        let (text, shown) = show_tables(&text, path.parent().unwrap_or(folder))?;
         std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        linked += count;
+        (linked, tables) = (linked + links, tables + shown);
     }
-    Ok(linked)
+    Ok((linked, tables))
+}
+
+/// Puts the table of a data file in place of each paragraph that is only a link to it. `folder` has the page.
+fn show_tables(html: &str, folder: &Path) -> Result<(String, usize), String> {
+    let (mut text, mut count, mut rest) = (String::new(), 0, html);
+    while let Some((before, after)) = rest.split_once(PARAGRAPH) {
+        text += before;
+        let link = after.split_once("\">").zip(after.split_once("</a></p>"));
+        rest = match link {
+            Some(((path, caption), (whole, behind))) if path.ends_with(".csv") && whole.len() > path.len() => {
+                let caption = caption.split_once("</a></p>").map_or(caption, |(caption, _)| caption);
+                text += &format!("<p><a href=\"{path}\">{caption}</a></p>\n{}", table(&folder.join(path))?);
+                count += 1;
+                behind
+            }
+            _ => {
+                text += PARAGRAPH;
+                after
+            }
+        };
+    }
+    Ok((text + rest, count))
+}
+
+/// The beginning of a paragraph that begins with a link.
+const PARAGRAPH: &str = "<p><a href=\"";
+
+/// The table of a data file, whose cells are Markdown.
+fn table(path: &Path) -> Result<String, String> {
+    let wrong = |problem: &dyn std::fmt::Display| format!("{}: {problem}", path.display());
+    let mut rows = csv::ReaderBuilder::new().has_headers(false).from_path(path).map_err(|e| wrong(&e))?;
+    let mut markdown = String::new();
+    for (n, row) in rows.records().enumerate() {
+        let row = row.map_err(|e| wrong(&e))?;
+        let cells: Vec<_> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        markdown += &format!("| {} |\n", cells.join(" | "));
+        if n == 0 {
+            markdown += &format!("|{}\n", " --- |".repeat(cells.len()));
+        }
+    }
+    let mut html = String::new();
+    pulldown_cmark::html::push_html(&mut html, Parser::new_ext(&markdown, Options::ENABLE_TABLES));
+    Ok(format!("<div class=\"table-wrapper\">{html}</div>\n"))
 }
 
 /// Makes a link of each code span that is the path of a document and not in a link already. `up` leads from
@@ -119,6 +165,19 @@ mod tests {
         let events = schema["$defs"].as_object().unwrap().keys().filter_map(|name| name.strip_suffix("_event"));
         let missing: Vec<_> = events.filter(|event| !page.contains(&format!("`{event}`"))).collect();
         assert_eq!(missing, [""; 0], "write them into docs/json.md");
+    }
+
+    #[test]
+    fn a_paragraph_that_is_a_link_to_a_data_file_becomes_its_table() {
+        let folder = std::env::temp_dir();
+        std::fs::write(folder.join("xtask-table.csv"), "loss,\"delay, ms\"\n`5%`,1|2\n").unwrap();
+        let html = "<p>a</p><p><a href=\"xtask-table.csv\">Delays</a></p><p><a href=\"b.html\">b</a></p>";
+        let (text, count) = show_tables(html, &folder).unwrap();
+        assert_eq!(count, 1);
+        assert!(text.contains("<th>delay, ms</th>") && text.contains("<td><code>5%</code></td><td>1|2</td>"), "{text}");
+        assert!(text.starts_with("<p>a</p><p><a href") && text.ends_with("<p><a href=\"b.html\">b</a></p>"), "{text}");
+        let gone = show_tables("<p><a href=\"no-such.csv\">x</a></p>", &folder);
+        assert!(gone.is_err_and(|problem| problem.contains("no-such.csv")));
     }
 
     #[test]

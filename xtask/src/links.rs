@@ -128,7 +128,7 @@ fn mentioned(text: &str) -> BTreeSet<String> {
         let is_path = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(*c);
         let path: String = text[at..].chars().take_while(is_path).collect();
         let path = path.trim_end_matches('.');
-        if [".md", ".svg", ".json"].iter().any(|ending| path.ends_with(ending)) {
+        if [".md", ".svg", ".json", ".csv"].iter().any(|ending| path.ends_with(ending)) {
             found.insert(path.to_owned());
         }
     }

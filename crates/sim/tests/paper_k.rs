@@ -50,6 +50,7 @@ fn measured(spacing: u32, seed: u64) -> f64 {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn mean_delay_of_the_streaming_code_is_the_papers() {
     // Enough symbols for a standard error of the mean below 0.7 %, by the spread of the runs.
     let full = [(3, 30, 0.007, 0.03), (5, 64, 0.007, 0.03)];

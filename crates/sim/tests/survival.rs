@@ -194,6 +194,7 @@ fn s03_another_address() {
 /// IP packets beyond 1,280 bytes are lost from some time on, or beyond a little less if the records would
 /// still pass. The load checks the bytes.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s04_a_black_hole_for_long_packets() {
     for (from, work) in
         [End::Near, End::Far].into_iter().flat_map(|from| ["bulk", "records", "both"].map(|work| (from, work)))
@@ -295,6 +296,7 @@ fn s07_a_reader_that_stalls_for_a_minute() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s08_half_of_the_feedback_lost() {
     for loss in ["0%", "10%"] {
         let mean = |back| {

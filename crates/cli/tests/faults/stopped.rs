@@ -36,6 +36,7 @@ fn stop(process: &Child) {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn e7_a_process_that_is_stopped_for_thirty_seconds_goes_on() {
     // All jobs run at once, because they stand still nearly all of the time.
     thread::scope(|scope| {

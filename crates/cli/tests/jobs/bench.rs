@@ -22,6 +22,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn each_way_and_several_streams_give_figures_that_fit_together() {
     let (mut server, direct) = server();
     let (_proxy, link) = lossy_link(&direct, &["--rate", "25mbit", "--rtt", "40ms", "--loss", "10%"]);
@@ -79,6 +80,7 @@ fn served(started_with: &[&str], asked: &[&str]) -> (u64, u64) {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn the_clients_choice_of_redundancy_holds_for_what_the_server_sends() {
     for asked in [&["--redundancy", "every:5"][..], &["--profile", "block:32,8", "--code", "rlc16"]] {
         let (source, repair) = served(&[], asked);

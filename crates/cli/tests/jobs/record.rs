@@ -36,6 +36,7 @@ fn server(arguments: &[&str]) -> (Running, String) {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn both_ends_record_every_packet() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -115,11 +116,13 @@ fn replay_of_a_bench(profile: &[&str]) {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn a_replay_of_a_coded_bench_gives_its_delays() {
     replay_of_a_bench(&[]);
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn a_replay_of_a_bench_with_retransmissions_gives_its_delays() {
     replay_of_a_bench(&["--profile", "arq"]);
 }
@@ -153,6 +156,7 @@ fn a_killed_job_leaves_its_recording_up_to_the_last_second() {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn a_disk_that_is_full_ends_the_recording_and_not_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.rec");

@@ -261,6 +261,7 @@ fn a_killed_sender_leaves_no_far_end_and_the_same_command_resumes() {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn a_far_end_that_hears_nothing_ends_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().to_str().unwrap();

@@ -54,6 +54,7 @@ fn connections_are_carried_whole_with_any_number_of_workers() {
 }
 
 #[test]
+#[ignore = "slow: waits in real time"]
 fn bench_and_demo_run_with_any_number_of_workers() {
     for workers in WORKERS {
         let mut server = Running::start(&["bench", "-s", "--json", "--listen", "127.0.0.1:0", "--workers", workers]);

@@ -1,8 +1,6 @@
 //! Recoding against naive linear algebra: a relay's symbols match their coefficients. Over any number of
 //! hops, nothing independent is lost and nothing is invented.
 
-#[expect(dead_code, reason = "the decoder's tests use more of it")]
-
 use crate::setup;
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -111,6 +111,7 @@ fn the_bucket_is_what_is_ready() {
 
 /// Prints the figures of `docs/recovery.md`.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn delay_and_goodput_beside_stream() {
     let seeds = if tidewire_testing::few_seeds() { 1..2 } else { 1..7 };
     let rows = ["stream", "bucket:15,1.25", "bucket:15,1.5", "bucket:15,1", "bucket:4,1.25,fixed"];

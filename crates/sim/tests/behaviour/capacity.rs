@@ -75,6 +75,7 @@ fn a_long_fast_lossy_link_stays_full() {
 /// long fat link. 200 MB, of which start-up takes a part: 0.82, 0.79 and 0.77 of the link when this test was
 /// written, and 0.82 without loss before credit followed the received symbols.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn credit_keeps_up_with_a_long_fat_link() {
     for (loss, least) in [("0%", 0.8), ("2%", 0.75), ("10%", 0.7)] {
         let settings = [

@@ -121,6 +121,7 @@ fn a_key_stroke_beside_a_bulk_stream_waits_five_milliseconds() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn two_hundred_streams_share_evenly_and_a_key_stroke_waits_for_none_of_them() {
     for (loss, most) in [("0%", Duration::from_millis(6)), ("5%", Duration::from_millis(80))] {
         let crowd = run(200, loss);

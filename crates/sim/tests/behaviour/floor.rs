@@ -129,6 +129,7 @@ fn policed<'a>(rtt: &'a str, loss: &'a str) -> [(Direction, &'a str, &'a str); 4
 /// Nobody sends more than `1.3 / (1 - p)` bytes for one that arrives, with p the confirmed loss or the one of
 /// the link, and few in the first two seconds. Both count on the link itself.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn behind_a_policer_every_rate_control_keeps_the_bound() {
     for (loss, share) in [("0%", 0.0), ("5%", 0.05), ("20%", 0.2)] {
         for (rtt, from) in [("20ms", 3), ("60ms", 3), ("200ms", 5)] {
@@ -182,6 +183,7 @@ fn a_fixed_rate_is_counted_and_not_limited() {
 /// full as without the floor, 0.99, and 0.96 at 40 % in bursts. 20 % is a standard deviation from the alarm's
 /// significance, so it may cause one test.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn media_that_lose_packets_lose_no_goodput() {
     for (loss, most) in [
         ("1%", 0),

@@ -108,6 +108,7 @@ fn a_move_to_a_narrower_path_loses_nothing() {
 
 /// Symbols of the window are then up to 45 times as long as the packets that still pass.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_jumbo_path_that_shrinks_loses_nothing() {
     for longest in [8_972, 65_507] {
         let mut trial = bulk(0, &[(Direction::Both, "rate", "200mbit"), (Direction::Both, "loss", "2%")]);

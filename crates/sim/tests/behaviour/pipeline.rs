@@ -76,6 +76,7 @@ fn without_loss_no_symbol_is_delayed() {
 /// The share of the link that pays for the further packets, and the delay beside that of `stream`. Prints the
 /// figures of `docs/recovery.md`.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn delay_and_goodput_beside_stream() {
     let seeds = if tidewire_testing::few_seeds() { 1..2 } else { 1..7 };
     let rows = ["stream", "pipeline:16,1.25", "pipeline:16,1.25,systematic", "pipeline:64,min", "pipeline:64,adaptive"];

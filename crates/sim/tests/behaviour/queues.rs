@@ -45,6 +45,7 @@ fn steady(mbit: u64, settings: &[(Direction, &str, &str)], seed: u64) -> Steady 
 /// make up for them: 4 to 8 % of the packets were dropped at 60 ms. At 100 ms start-up never ended: the queue
 /// dropped half of the packets and nothing was delivered.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_queue_of_5_ms_drops_little() {
     for (mbit, rtt, loss) in
         [(25, "60ms", "3%"), (25, "100ms", "3%"), (25, "20ms", "3%"), (10, "60ms", "3%"), (25, "60ms", "10%")]
@@ -69,6 +70,7 @@ fn a_queue_of_5_ms_drops_little() {
 /// Jitter of 6 ms each way on a round trip of 10 ms looked like a standing queue. The sender drained for most
 /// of the time and delivered 0.64 to 0.78 of the link.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn jitter_is_no_queue() {
     for (key, value) in [("jitter", "6ms"), ("reorder", "10%,6ms")] {
         for seed in 1..=SEEDS {

@@ -100,6 +100,7 @@ const SAME: (f64, Duration) = (0.15, Duration::from_millis(2));
 const PROFILES: [(&str, Profile); 2] = [("default", STREAM), ("arq", ARQ)];
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn the_same_choices_give_the_recorded_delays_at_half_load() {
     let links: [(&str, &[_]); 4] = [
         ("bursts", &[BURSTS]),
@@ -111,6 +112,7 @@ fn the_same_choices_give_the_recorded_delays_at_half_load() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn the_same_choices_give_the_recorded_delays_at_full_load() {
     let flows = [("full load", Flow::bulk(End::Near, 60_000_000))];
     replay_all(&[("bursts", &[BURSTS]), ("single losses", &[SINGLE])], &flows, &PROFILES);

@@ -26,6 +26,7 @@ fn next_byte(run: &mut Run, from: Time) -> Time {
 /// Goal L7: a blackout of up to a second costs at most two round trips more than its length, at any time.
 /// Round trips are as the sender measures them, its own queueing included.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn data_flows_two_round_trips_after_a_blackout() {
     let mut worst: f64 = 0.0;
     for length in [100, 500, 1_000] {

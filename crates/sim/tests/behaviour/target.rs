@@ -68,6 +68,7 @@ fn run(loss: &str, config: &Config, seconds: f64, seed: u64) -> Outcome {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_target_is_kept_by_what_the_model_says_it_takes() {
     for path in ["2%", "10%", "gilbert:5%,4", "gilbert:10%,4"] {
         for (latency, deliver) in [(20, 0.99), (40, 0.99), (40, 0.999), (90, 0.99), (90, 0.999)] {

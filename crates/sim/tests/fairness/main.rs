@@ -185,6 +185,7 @@ fn print(contest: &Contest, (shares, queueing, dropped): &(Vec<f64>, f64, f64)) 
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_shallow_queue_is_filled_and_not_overrun() {
     let contests = contests(&[&["share"]]);
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
@@ -196,6 +197,7 @@ fn a_shallow_queue_is_filled_and_not_overrun() {
 
 /// Ours has less than an equal part where TCP empties the queue now and then, and at least a fifth of it.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s18_beside_another_controller_each_gets_its_part() {
     for contest in contests(&[&["share", "cubic"], &["share", "newreno"]]) {
         let shares = mean_shares(&contest);
@@ -216,6 +218,7 @@ fn s18_beside_another_controller_each_gets_its_part() {
 /// One of ours among up to three others gets a third to one and a half of an equal share (S18 of
 /// `docs/survival.md`), and somewhat more if the others differ.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s18_more_flows_share_the_queue() {
     for contest in contests(&[&["share", "cubic", "cubic"], &["share", "cubic", "cubic", "cubic"]]) {
         let shares = mean_shares(&contest);
@@ -229,6 +232,7 @@ fn s18_more_flows_share_the_queue() {
 /// CUBIC empties a queue of half a round trip now and then, so it never stands. Until the sender noticed that
 /// it was pressed, it had 0.05 of the link.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn ours_competes_beside_a_queue_of_half_a_round_trip() {
     let contest = Contest { mbit: 25, rtt: "60ms", queue: "30ms", flows: vec!["share", "cubic"] };
     let shares = mean_shares(&contest);
@@ -238,6 +242,7 @@ fn ours_competes_beside_a_queue_of_half_a_round_trip() {
 /// Ours competes only while CUBIC fills the queue: 16 MB take about 20 s, and 10 s later the queue is as
 /// short as alone. Two of ours do not take each other for a sender that fills the queue.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn the_queue_is_short_again_when_the_other_has_left() {
     for flows in [&["share", "cubic"][..], &["share", "share", "cubic"]] {
         for contest in contests(&[flows]) {
@@ -263,6 +268,7 @@ fn the_model_of_bbr_does_to_cubic_what_linux_does() {
 /// BBR version 1 does not yield to losses. Ours leaves it the link instead of overrunning the queue with it
 /// (docs/fairness.md), and keeps a small part.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn beside_bbr_ours_yields() {
     for seed in 1..=3 {
         for contest in contests(&[&["share", KERNEL_BBR]]) {

@@ -22,6 +22,7 @@ fn shares(flows: Vec<&'static str>, queue: &'static str) -> Vec<f64> {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn trains_take_what_a_constant_rate_leaves() {
     for queue in ["20ms", "40ms"] {
         assert!(shares(vec!["train"], queue)[0] >= 0.89);
@@ -43,6 +44,7 @@ fn trains_as_printed_take_more_than_is_left() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn trains_share_with_trains() {
     for queue in ["20ms", "40ms"] {
         for flows in [2, 4] {
@@ -55,6 +57,7 @@ fn trains_share_with_trains() {
 
 /// In a queue of a quarter of this, CUBIC keeps a quarter of the link (docs/rcdp.md section 4).
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn beside_tcp_both_keep_their_part() {
     for queue in ["20ms", "40ms"] {
         for other in ["cubic", KERNEL_BBR] {

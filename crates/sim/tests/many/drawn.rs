@@ -145,6 +145,7 @@ impl Drawn {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn no_drawn_link_is_overrun_or_left_empty() {
     let (first, count) = match env::var("MANY_SEEDS") {
         Ok(text) => {

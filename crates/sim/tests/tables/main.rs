@@ -146,21 +146,25 @@ fn table(rtt: &'static str, load: Option<u64>, bytes: u64) -> String {
 const HALF: Option<u64> = Some(1_562_500);
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn saturated_at_10_ms() {
     insta::assert_snapshot!(table("10ms", None, 12_000_000));
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn saturated_at_60_ms() {
     insta::assert_snapshot!(table("60ms", None, 12_000_000));
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn half_load_at_10_ms() {
     insta::assert_snapshot!(table("10ms", HALF, 6_000_000));
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn half_load_at_60_ms() {
     insta::assert_snapshot!(table("60ms", HALF, 6_000_000));
 }

@@ -81,6 +81,7 @@ const RATES: [u32; 6] = [1, 2, 5, 10, 20, 50];
 const BUCKETS: [u32; 4] = [10, 50, 200, 1_000];
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn policers_are_recognised_with_their_rate_and_bucket() {
     for mbit in RATES {
         for bucket_kb in BUCKETS {
@@ -91,6 +92,7 @@ fn policers_are_recognised_with_their_rate_and_bucket() {
 
 /// What a controller sends decides only how much a policer drops.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn policers_are_recognised_whatever_controls_the_rate() {
     let cases = RATES.into_iter().flat_map(|mbit| BUCKETS.map(|bucket_kb| (mbit, bucket_kb)));
     let found = cases.filter(|&(mbit, bucket_kb)| is_found("cubic", mbit, bucket_kb)).count();
@@ -101,6 +103,7 @@ fn policers_are_recognised_whatever_controls_the_rate() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn queues_losses_and_delays_that_vary_are_no_policers() {
     let mut cases = Vec::new();
     for control in ["share", "cubic"] {

@@ -86,6 +86,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "slow: seconds of processor time"]
     fn a_budget_that_is_too_small_goes_to_important_symbols_first() {
         let plan = plan(0.15);
         for important in [1, 4, 9] {

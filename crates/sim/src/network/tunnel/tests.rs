@@ -83,6 +83,7 @@ fn losses_that_stop_newreno_hardly_touch_it_in_a_tunnel() {
 }
 
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn flows_of_all_kinds_share_a_tunnel_in_both_directions() {
     let through = |kind: &str, way, rest: &str| flow(kind, way, &format!("through = \"t\"\n{rest}"));
     let flows = [

@@ -168,6 +168,7 @@ fn seeds() -> RangeInclusive<u64> {
 /// the queue then drops: at most 7.6 % in twelve seconds, and no other lie more than 2.1 % (seeds 1 to 6).
 /// Packets without a known fate stay below the window.
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s10_a_lie_brings_no_more_traffic_than_a_better_path() {
     for (loss, share) in [("0%", 0.0), ("5%", 0.05)] {
         let settings = [(Direction::Both, "queue", "60ms"), (Direction::Forward, "loss", loss)];
@@ -239,6 +240,7 @@ fn s10_a_receiver_that_claims_what_it_did_not_get_ends_the_connection() {
 /// one keeps little, as beside a sender without a rate control: the sender cannot tell this report from an
 /// honest one of a path whose way back has the queue (docs/wire.md section 5).
 #[test]
+#[ignore = "slow: seconds of processor time"]
 fn s10_beside_a_lie_an_honest_connection_keeps_a_part() {
     let settings = [(Direction::Both, "queue", "60ms")];
     for (seed, liar) in seeds().flat_map(|seed| [(seed, 0), (seed, 1)]).skip(usize::from(tidewire_testing::few_seeds())) {
