@@ -78,7 +78,8 @@ impl Client {
     /// limit of attempts. A far end that ssh started ends by itself after a long silence, and this ends then
     /// too.
     ///
-    /// # Errors [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
+    /// # Errors
+    /// [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
     /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
     pub async fn run(&self, wanted: &Ports, Bound(ports): Bound) -> Result<(), Failure> {
         let mut live = self.connect().await?;
