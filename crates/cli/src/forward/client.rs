@@ -25,7 +25,7 @@ use crate::live::{Attempts, Live};
 use crate::report::{Console, Event};
 use crate::ssh::Way;
 
-/// The ports of a forwarding.
+/// What the options `-L`, `-D` and `-R` ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     /// `-L`: ports of this side, and targets of the far side.
