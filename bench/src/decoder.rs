@@ -39,7 +39,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
     for measured in &measured {
         measured.judge(report);
     }
-    let columns = || std::iter::once("".into()).chain(tiers.iter().map(|tier| tier.name().into())).collect();
+    let columns = || std::iter::once("case".into()).chain(tiers.iter().map(|tier| tier.name().into())).collect();
     let costs = COSTS.iter().map(|(name, cost)| (name.to_string(), measured.iter().map(|m| Some(cost(m))).collect()));
     report.tables.push(Table {
         id: "decoder/costs",

@@ -68,6 +68,7 @@ fn commit() -> String {
         ":/",
         ":!/docs/performance.md",
         ":!/docs/performance.svg",
+        ":!/docs/data/performance-*.csv",
     ];
     let clean = !commit.is_empty() && output("git", &unchanged).is_empty();
     or_unknown(commit) + if clean { "" } else { " with changes not committed" }

@@ -26,7 +26,7 @@ mod timing;
 mod transport;
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use machine::Machine;
@@ -153,33 +153,34 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         print!("{text}");
     }
     if options.write {
-        write(options, &text, &report)?;
+        write(options, &machine, &report)?;
     }
     Ok(if options.require && !report.is_reached() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Writes the tables into `docs/performance.md` and, for the codec, draws the picture beside it.
-fn write(options: &Options, tables: &str, report: &Report) -> Result<(), String> {
+/// Writes the tables into `docs/data` and links to them into `docs/performance.md`. For the codec, it also
+/// draws the picture beside that page.
+fn write(options: &Options, machine: &Machine, report: &Report) -> Result<(), String> {
     // Found at run time: if two checkouts share a target directory, the program may belong to the other one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this by cargo run, so that it finds docs/")?;
     let docs = PathBuf::from(manifest).join("../docs");
-    let path = docs.join("performance.md");
-    let in_file = |path: &Path, problem: &dyn Display| format!("{}: {problem}", path.display());
-    let document = std::fs::read_to_string(&path).map_err(|problem| in_file(&path, &problem))?;
-    let (place, tables) = if options.transport {
-        (report::TRANSPORT, tables.to_string())
-    } else {
-        (report::CODEC, format!("![Block codes: GB/s of source over k](performance.svg)\n\n{tables}"))
-    };
-    let document = report::insert(&document, place, &tables).map_err(|problem| in_file(&path, &problem))?;
-    std::fs::write(&path, document).map_err(|problem| in_file(&path, &problem))?;
-    if options.transport {
-        return Ok(());
+    let in_file = |name: &str, problem: &dyn Display| format!("{}: {problem}", docs.join(name).display());
+    let put =
+        |name: &str, text: String| std::fs::write(docs.join(name), text).map_err(|problem| in_file(name, &problem));
+    let part = if options.transport { report::TRANSPORT } else { report::CODEC };
+    for (name, text) in report.files(&part) {
+        put(&name, text)?;
     }
-    let path = docs.join("performance.svg");
-    let picture = plot::blocks(report).ok_or("a full run has the tables of the picture")?;
-    std::fs::write(&path, picture).map_err(|problem| in_file(&path, &problem))
+    if !options.transport {
+        put("performance.svg", plot::blocks(report).ok_or("a full run has the tables of the picture")?)?;
+    }
+    let document = std::fs::read_to_string(docs.join(PAGE)).map_err(|problem| in_file(PAGE, &problem))?;
+    let text = format!("{machine}\n{}", report.links(&part));
+    put(PAGE, report::insert(&document, &part, &text).map_err(|problem| in_file(PAGE, &problem))?)
 }
+
+/// The page of the results, in `docs/`.
+const PAGE: &str = "performance.md";
 
 const HELP: &str = "\
 codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
@@ -189,7 +190,7 @@ transport [SUITE...] [OPTION...]    the whole transport; suites: loopback, proce
   --tier NAME    of the codec: this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
   --quick        one short round: whether all runs and is right; no goal is judged
   --json         for programs: every figure with its quartiles
-  --write        put the tables of a full run into docs/performance.md
+  --write        put the tables of a full run into docs/data and their links into docs/performance.md
   --require      exit with 1 when a goal is missed";
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
         note: format!(
             "ns a symbol of {LEN} bytes, generations of {COUNT}; in brackets over the kernel's time for {COUNT} products."
         ),
-        columns: std::iter::once("".into()).chain(tiers.iter().map(|tier| tier.name().into())).collect(),
+        columns: std::iter::once("case".into()).chain(tiers.iter().map(|tier| tier.name().into())).collect(),
         rows: rows.collect(),
     });
 }

@@ -1,5 +1,5 @@
-//! What the suites hand back, and its three forms: Markdown for people and `docs/performance.md`, JSON for
-//! programs, and the verdict on the goals.
+//! What the suites hand back, and its forms: Markdown for people, files of comma-separated values that
+//! `docs/performance.md` links to, JSON for programs, and the verdict on the goals.
 //!
 //! A cell is an absolute figure and, in brackets, its ratio to the reference that the table names, measured
 //! in the same rounds. The spread is that of the ratio, if there is one, because the ratio is the more
@@ -100,27 +100,51 @@ impl Report {
         self.verdicts.iter().all(Verdict::is_reached)
     }
 
-    /// All tables, then the goals.
+    /// All tables with their headings, for a terminal.
     pub fn markdown(&self) -> String {
-        let mut text = String::new();
-        for table in &self.tables {
-            text += &format!("### {}\n\n{}\n\n", table.title, table.note);
-            let cell = |cell: &Option<Cell>| cell.map_or("–".into(), |cell| cell.text());
-            let rows = table
-                .rows
-                .iter()
-                .map(|(name, cells)| std::iter::once(name.clone()).chain(cells.iter().map(cell)).collect::<Vec<_>>());
-            text += &grid(&table.columns, rows.collect());
-        }
+        let sheet = |sheet: &Sheet| format!("### {}\n\n{}\n\n{}", sheet.title, sheet.note, grid(&sheet.rows));
+        self.sheets().iter().map(sheet).collect()
+    }
+
+    /// Links to the files of [`Report::files`], each a paragraph of its own that says what the file has. The
+    /// book shows such a paragraph as a table.
+    pub fn links(&self, part: &Part) -> String {
+        let link = |sheet: &Sheet| format!("[{}: {}]({})\n\n", sheet.title, sheet.note, sheet.path(part));
+        self.sheets().iter().map(link).collect()
+    }
+
+    /// Path below `docs/` and text of each table, as comma-separated values.
+    pub fn files(&self, part: &Part) -> Vec<(String, String)> {
+        self.sheets().iter().map(|sheet| (sheet.path(part), csv(&sheet.rows))).collect()
+    }
+
+    /// All tables, then the goals.
+    fn sheets(&self) -> Vec<Sheet> {
+        let cell = |cell: &Option<Cell>| cell.map_or("–".into(), |cell| cell.text());
+        let row = |(name, cells): &(String, Vec<Option<Cell>>)| {
+            std::iter::once(name.clone()).chain(cells.iter().map(cell)).collect()
+        };
+        let sheet = |table: &Table| Sheet {
+            id: table.id,
+            title: table.title,
+            note: table.note.clone(),
+            rows: std::iter::once(table.columns.clone()).chain(table.rows.iter().map(row)).collect(),
+        };
+        let mut sheets: Vec<Sheet> = self.tables.iter().map(sheet).collect();
         if !self.verdicts.is_empty() {
-            text += "### Goals\n\n";
-            let missed = self.verdicts.iter().filter(|verdict| !verdict.is_reached()).count();
-            text += &format!("{} of {} reached.\n\n", self.verdicts.len() - missed, self.verdicts.len());
-            let heads =
-                ["goal", "what", "kernel", "case", "measured", "quartiles", "asked", "verdict"].map(String::from);
-            text += &grid(&heads, self.telling().map(Verdict::row).collect());
+            let reached = self.verdicts.iter().filter(|verdict| verdict.is_reached()).count();
+            let heads = ["goal", "what", "kernel", "case", "measured", "quartiles", "asked", "verdict"];
+            sheets.push(Sheet {
+                id: "goals",
+                title: "Goals",
+                note: format!(
+                    "{reached} of {} reached. For each comparison on one kernel, all cases that miss, or else the closest one.",
+                    self.verdicts.len()
+                ),
+                rows: std::iter::once(heads.map(String::from).to_vec()).chain(self.telling().map(Verdict::row)).collect(),
+            });
         }
-        text
+        sheets
     }
 
     /// The verdicts that summarise the run, by goal. For each comparison on one kernel they are all missed
@@ -192,39 +216,78 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A table whose cells are text. Its first row has the heads of the columns.
+struct Sheet {
+    id: &'static str,
+    title: &'static str,
+    note: String,
+    rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    /// The path of its file below `docs/`.
+    fn path(&self, part: &Part) -> String {
+        format!("data/performance-{}-{}.csv", part.name, self.id.replace('/', "-"))
+    }
+}
+
+/// Comma-separated values as RFC 4180 has them, with line feeds alone. Cells with a comma or a quote are
+/// quoted; none has a line feed.
+fn csv(rows: &[Vec<String>]) -> String {
+    let cell = |cell: &String| {
+        if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+    };
+    rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n").collect()
+}
+
 /// A Markdown table with aligned columns, which is also readable on a terminal.
-fn grid(heads: &[String], rows: Vec<Vec<String>>) -> String {
+fn grid(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).chain([&heads[column]]);
+        let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let line = |cells: &[String]| {
         let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:<width$} |"));
         format!("|{}\n", cells.collect::<String>())
     };
     let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-    let body: String = rows.iter().map(|row| line(row)).collect();
-    format!("{}{}{body}\n", line(heads), line(&rule))
+    let body: String = rows[1..].iter().map(|row| line(row)).collect();
+    format!("{}{}{body}\n", line(&rows[0]), line(&rule))
 }
 
-/// Puts `tables` between the markers of a document.
+/// Puts `text` between the markers of a document.
 ///
 /// # Errors
 /// The document has no such markers.
-pub fn insert(document: &str, (begin, end): Place, tables: &str) -> Result<String, String> {
+pub fn insert(document: &str, part: &Part, text: &str) -> Result<String, String> {
+    let Part { begin, end, .. } = part;
     let (before, rest) = document.split_once(begin).ok_or_else(|| format!("the line `{begin}` is missing"))?;
     let (_, after) = rest.split_once(end).ok_or_else(|| format!("the line `{end}` is missing"))?;
-    Ok(format!("{before}{begin}\n\n{tables}{end}{after}"))
+    Ok(format!("{before}{begin}\n\n{text}{end}{after}"))
 }
 
-/// The lines that enclose the tables of a part.
-pub type Place = (&'static str, &'static str);
-/// The markers of the codec.
-pub const CODEC: Place = ("<!-- tables: written by the program, see the command below -->", "<!-- end of tables -->");
-/// The markers of the transport.
-pub const TRANSPORT: Place =
-    ("<!-- transport: written by the program, see the command below -->", "<!-- end of transport -->");
+/// A part of the program, as `docs/performance.md` shows it.
+pub struct Part {
+    /// In the names of the files.
+    pub name: &'static str,
+    /// The lines that enclose the machine and the links.
+    begin: &'static str,
+    end: &'static str,
+}
+
+/// The erasure codes.
+pub const CODEC: Part = Part {
+    name: "codec",
+    begin: "<!-- begin codec: written by the program, see the command below -->",
+    end: "<!-- end codec -->",
+};
+/// The whole transport.
+pub const TRANSPORT: Part = Part {
+    name: "transport",
+    begin: "<!-- begin transport: written by the program, see the command below -->",
+    end: "<!-- end transport -->",
+};
 
 #[cfg(test)]
 mod tests {
@@ -263,17 +326,30 @@ mod tests {
         let text = report.markdown();
         assert!(text.contains("| avx2   | 36.4 (0.50) ±20% | –  |\n"), "{text}");
         assert!(text.contains("0 of 1 reached") && text.contains("**missed**"), "{text}");
+        let files = report.files(&CODEC);
+        assert_eq!(
+            files[0],
+            ("data/performance-codec-kernels.csv".into(), "kernel,L1,L2\navx2,36.4 (0.50) ±20%,–\n".into())
+        );
+        assert_eq!(files[1].0, "data/performance-codec-goals.csv");
+        assert!(report.links(&CODEC).starts_with("[Kernels: GB/s.](data/performance-codec-kernels.csv)\n\n[Goals: "));
         assert_eq!(report.json()["tables"][0]["figures"][0]["ratio"][1], 0.5);
         assert!(!report.is_reached());
     }
 
     #[test]
-    fn tables_replace_those_between_the_markers() {
-        let (begin, end) = CODEC;
+    fn cells_with_a_comma_or_a_quote_are_quoted() {
+        let rows = [["a", "b, c"], ["d \"e\"", ""]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(csv(&rows), "a,\"b, c\"\n\"d \"\"e\"\"\",\n");
+    }
+
+    #[test]
+    fn text_replaces_that_between_the_markers() {
+        let Part { begin, end, .. } = CODEC;
         let document = format!("head\n{begin}\nold\n{end}\ntail\n");
-        let new = insert(&document, CODEC, "new\n").unwrap();
+        let new = insert(&document, &CODEC, "new\n").unwrap();
         assert_eq!(new, format!("head\n{begin}\n\nnew\n{end}\ntail\n"));
-        assert_eq!(insert(&new, CODEC, "new\n").unwrap(), new);
-        assert!(insert(&new, TRANSPORT, "new").is_err());
+        assert_eq!(insert(&new, &CODEC, "new\n").unwrap(), new);
+        assert!(insert(&new, &TRANSPORT, "new").is_err());
     }
 }

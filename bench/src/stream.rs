@@ -31,14 +31,26 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
     for window in WINDOWS {
         check(&inputs, window);
     }
-    for tier in tiers {
-        report_tier(tier, &inputs, effort, report);
-    }
+    let rows = tiers.iter().flat_map(|tier| report_tier(tier, &inputs, effort, report)).collect();
+    report.tables.push(Table {
+        id: "stream",
+        title: "Streaming encoder",
+        note: format!(
+            "Gbit/s of source symbols ({LEN} bytes), one repair symbol over the last W after every l - 1; in brackets as the row says."
+        ),
+        columns: std::iter::once("kernel, window".into()).chain(SPACINGS.map(|l| format!("l={l}"))).collect(),
+        rows,
+    });
     against_cu_fec(tiers, &inputs, effort, report);
 }
 
-/// One tier's table: rows for each window, a column for each spacing.
-fn report_tier(tier: &'static Kernel, inputs: &Symbols, effort: Effort, report: &mut Report) {
+/// One tier's verdicts and rows: rows for each window, a column for each spacing.
+fn report_tier(
+    tier: &'static Kernel,
+    inputs: &Symbols,
+    effort: Effort,
+    report: &mut Report,
+) -> Vec<(String, Vec<Option<Cell>>)> {
     let measured = WINDOWS.map(|window| Measured::new(tier, inputs, window, effort));
     for measured in &measured {
         for (l, [public, by_hand]) in SPACINGS.into_iter().zip(&measured.turns) {
@@ -54,16 +66,7 @@ fn report_tier(tier: &'static Kernel, inputs: &Symbols, effort: Effort, report: 
             });
         }
     }
-    report.tables.push(Table {
-        id: "stream",
-        title: "Streaming encoder",
-        note: format!(
-            "Kernel {}. Gbit/s of source symbols ({LEN} bytes), one repair symbol over the last W after every l - 1; in brackets as the row says.",
-            tier.name()
-        ),
-        columns: std::iter::once("window".into()).chain(SPACINGS.map(|l| format!("l={l}"))).collect(),
-        rows: measured.iter().flat_map(Measured::rows).collect(),
-    });
+    measured.iter().flat_map(|measured| measured.rows(tier.name())).collect()
 }
 
 /// Times of one window and tier.
@@ -96,22 +99,21 @@ impl Measured {
         Self { window, kernel: times[0].clone(), turns }
     }
 
-    fn rows(&self) -> impl Iterator<Item = (String, Vec<Option<Cell>>)> {
+    fn rows(&self, tier: &str) -> Vec<(String, Vec<Option<Cell>>)> {
         let rate = |l: usize, times: &Times| times.map(|ns| gbits(l, ns));
         let over = |l: usize, times: &Times, other: &Times| {
             Cell::with_ratio(rate(l, times), times.with(other, |ns, other| other / ns))
         };
         let row = |name: &str, cell: &dyn Fn(usize, &[Times; 2]) -> Cell| {
             let cells = SPACINGS.into_iter().zip(&self.turns).map(|(l, turns)| Some(cell(l, turns)));
-            (format!("W={}, {name}", self.window), cells.collect())
+            (format!("{tier}, W={}, {name}", self.window), cells.collect())
         };
-        let rows = [
+        vec![
             row("kernel alone", &|l, _| Cell::plain(rate(l, &self.kernel))),
             row("by hand, over kernel", &|l, [_, by_hand]| over(l, by_hand, &self.kernel)),
             row("encoder, over kernel", &|l, [public, _]| over(l, public, &self.kernel)),
             row("encoder, over by hand", &|l, [public, by_hand]| over(l, public, by_hand)),
-        ];
-        rows.into_iter()
+        ]
     }
 }
 

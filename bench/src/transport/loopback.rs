@@ -90,7 +90,7 @@ fn compare(work: Work, id: &'static str, title: &'static str, datagram: u16, rep
              library, ours coded; each end has one thread. In brackets over the last row.",
             work.bytes / 1_000_000
         ),
-        columns: ["", "Gbit/s", "sender, CPU s/GB", "receiver, CPU s/GB"].map(String::from).into(),
+        columns: ["program", "Gbit/s", "sender, CPU s/GB", "receiver, CPU s/GB"].map(String::from).into(),
         rows: rows.collect(),
     });
     if datagram == TABLES[0].2 {

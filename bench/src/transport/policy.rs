@@ -88,7 +88,7 @@ pub fn run(work: Work, report: &mut Report) {
              {} MB a transfer, from its first packet on.",
             work.bytes / 1_000_000
         ),
-        columns: ["", "ns per source symbol, plans left out", "plans per second", "ms per plan", "% of one core"]
+        columns: ["path", "ns per source symbol, plans left out", "plans per second", "ms per plan", "% of one core"]
             .map(String::from)
             .into(),
         rows,

@@ -65,7 +65,7 @@ pub fn run(work: Work, report: &mut Report) {
             2 * DELAY.as_millis(),
             PACE / 1_000_000
         ),
-        columns: ["", "both ends on one core", "sender alone", "receiver alone"].map(String::from).into(),
+        columns: ["loss", "both ends on one core", "sender alone", "receiver alone"].map(String::from).into(),
         rows,
     });
 }

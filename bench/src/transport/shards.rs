@@ -60,7 +60,7 @@ pub fn run(work: Work, report: &mut Report) {
             "{CONNECTIONS} connections over loopback, {} MB together, clients and listener with {THREADS} threads each. In brackets over the first row.",
             work.bytes / 1_000_000
         ),
-        columns: ["", "Gbit/s together", "both ends, CPU s/GB"].map(String::from).into(),
+        columns: ["listener", "Gbit/s together", "both ends, CPU s/GB"].map(String::from).into(),
         rows: rows.collect(),
     });
 }

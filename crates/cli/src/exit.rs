@@ -78,19 +78,19 @@ impl From<Exit> for ExitCode {
 /// Why a verb failed: the message, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
+    /// What the process ends with.
     pub exit: Exit,
     /// What was wrong and what to do; `None` if everything was reported before.
     pub error: Option<anyhow::Error>,
 }
 
 impl Failure {
-    /// A failure with an error.
+    /// From an error, with its causes.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: Some(error.into()) }
     }
 
-    /// A failure with a message.
+    /// From a sentence for the user: what was wrong and what to do.
     pub fn message(exit: Exit, message: impl fmt::Display) -> Self {
         Self { exit, error: Some(anyhow::anyhow!("{message}")) }
     }

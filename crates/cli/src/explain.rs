@@ -15,7 +15,6 @@ use crate::report::Console;
 /// Time between looks at the plan. The transport makes a new plan at most four times a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The event of this file.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -47,7 +46,7 @@ enum Event<'a> {
 pub struct Watch(JoinHandle<()>);
 
 impl Watch {
-    /// Begins to watch `connection`.
+    /// Reports the plan of `connection` to `console`, and each plan that differs enough from the last.
     pub fn begin(connection: Connection, console: Console) -> Self {
         Self(tokio::spawn(async move {
             let mut ticks = interval(INTERVAL);

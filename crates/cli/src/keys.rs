@@ -25,7 +25,7 @@ pub struct Own {
     pub key: Option<PathBuf>,
 }
 
-/// The content of a key file.
+/// The prefix of the text tells which it is.
 #[derive(Debug)]
 pub enum KeyFile {
     /// A secret that both sides share (`tws1...`).

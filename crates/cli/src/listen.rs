@@ -25,7 +25,6 @@ use crate::keys::{self, KeyFile};
 use crate::report::Console;
 use crate::via::Relayed;
 
-/// The events of a listener.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -43,7 +42,6 @@ enum Event<'a> {
     Refused {
         /// The source address of its HELLO.
         peer: String,
-        /// Its public key.
         key: String,
     },
 }

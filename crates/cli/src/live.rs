@@ -24,7 +24,7 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A connection, and its socket.
 pub struct Live {
     endpoint: Endpoint,
-    /// The connection.
+    /// Its clones are the same connection.
     pub connection: Connection,
     begun: Instant,
     _explained: Watch,
@@ -38,7 +38,7 @@ impl Live {
         Self { endpoint, connection, begun: Instant::now(), _explained: explained }
     }
 
-    /// The summary of the connection.
+    /// Bytes of both directions; the time counts from the connecting.
     pub fn summary(&self) -> Summary {
         let stats = self.connection.stats();
         session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
@@ -77,7 +77,7 @@ impl Attempts {
         }
     }
 
-    /// Tries until it is connected.
+    /// Repeats `connect`, after pauses that double up to [`LONGEST_PAUSE`].
     pub async fn until_connected<T, C: Future<Output = Result<T, Failure>>>(
         &mut self,
         console: &Console,

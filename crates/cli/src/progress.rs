@@ -30,7 +30,6 @@ enum Event<'a> {
     Progress(Progress),
     /// A file is complete at the receiver, or it failed.
     File {
-        /// Its path.
         path: &'a str,
         /// Whether the file is complete, verified and under its final name.
         ok: bool,
@@ -46,7 +45,6 @@ enum Event<'a> {
     },
     /// An earlier session carried part of a file, or all of it, and this one goes on at `offset`.
     Resumed {
-        /// Its path.
         path: &'a str,
         /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are
         /// discarded.
@@ -67,7 +65,6 @@ enum Event<'a> {
     },
 }
 
-/// Progress of a transfer.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Progress {
     /// Bytes of files written to the stream or read from it.
@@ -231,7 +228,6 @@ impl Meter {
     }
 }
 
-/// Clears the bar when it is dropped.
 struct ClearOnDrop(ProgressBar);
 
 impl Drop for ClearOnDrop {

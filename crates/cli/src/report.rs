@@ -35,7 +35,7 @@ pub enum Event<'a> {
     Listening {
         /// The local address that waits.
         listening: String,
-        /// The destination.
+        /// Where the traffic goes; `socks5` for a port of `-D`.
         to: String,
         /// Whether the port is open at the far side (`forward -R`).
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -48,7 +48,7 @@ pub enum Event<'a> {
     },
     /// The reason why the program ends early.
     Error {
-        /// The exit code.
+        /// The number of an [`Exit`](crate::exit::Exit).
         exit: u8,
         /// What is wrong and what to do.
         message: String,
@@ -94,7 +94,7 @@ pub struct Summary {
     /// if it happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<u64>,
-    /// The records of `bench`.
+    /// Only of `bench`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,
 }

@@ -83,7 +83,7 @@ impl Via {
 }
 
 impl Through {
-    /// The link of the relay.
+    /// As `--via` gives it.
     pub fn link(&self) -> &Link {
         &self.link
     }

@@ -38,7 +38,6 @@ impl Alarm {
         Ok(Self { set, rung })
     }
 
-    /// Waits until `due`.
     pub async fn wait(&self, due: Instant) {
         // The thread lives as long as `self`.
         if self.set.send(due).is_ok() {

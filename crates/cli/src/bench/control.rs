@@ -12,10 +12,10 @@ use crate::report::Summary;
 
 /// First line of each direction: a name and the version.
 const HEAD: &str = "TWBENCH 1\n";
-/// Longest line.
+/// Bytes that are read of a line at most, so that a peer cannot fill the memory.
 const MAX_LINE: u64 = 64 << 10;
 
-/// A message: one line.
+/// Sent as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Message {
@@ -45,10 +45,8 @@ pub struct Control {
     pub writer: Writer,
 }
 
-/// Reads lines.
 pub struct Reader(BufReader<ReadHalf<Stream>>);
 
-/// Writes lines.
 pub struct Writer(WriteHalf<Stream>);
 
 impl Control {
@@ -80,7 +78,6 @@ impl Reader {
         Ok(line)
     }
 
-    /// Reads the next message.
     pub async fn next(&mut self) -> io::Result<Message> {
         let line = self.line().await?;
         serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -88,7 +85,6 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes a message.
     pub async fn say(&mut self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_string(message).map_err(io::Error::other)?;
         line.push('\n');

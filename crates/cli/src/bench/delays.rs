@@ -30,7 +30,6 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Adds a difference.
     pub fn record(&mut self, difference: i64) {
         *self.counts.entry(difference.div_euclid(self.width)).or_default() += 1;
         self.count += 1;
@@ -57,7 +56,7 @@ impl Delays {
         (self.count > 0).then_some(self.least)
     }
 
-    /// The distribution beyond `least`.
+    /// The differences minus `least`; those below it count as 0.
     pub fn beyond(&self, least: i64) -> Distribution {
         if self.count == 0 {
             return Distribution::default();

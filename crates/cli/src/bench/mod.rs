@@ -30,7 +30,7 @@ pub const MOST_RECORD: u32 = 1 << 20;
 /// Maximum number of streams: as many as a default endpoint allows its peer, except the control stream and a
 /// reserve.
 pub const MOST_PARALLEL: u16 = 100;
-/// Longest run.
+/// Limit of the time of a run and of the interval between its reports. Chosen.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// Shortest interval between reports.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub struct Order {
     pub rate_bps: Option<u64>,
     /// Number of streams.
     pub parallel: u16,
-    /// Length of a record in bytes.
+    /// From [`LEAST_RECORD`] to [`MOST_RECORD`].
     pub record_bytes: u32,
     /// Interval between reports.
     pub interval_seconds: f64,
@@ -95,7 +95,7 @@ pub struct Interval {
 pub struct Records {
     /// Records that arrived.
     pub delivered: u64,
-    /// Bytes of each.
+    /// As [`Order::record_bytes`].
     pub bytes_each: u32,
     /// In-order delay: arrival of the last byte, minus the time at which the record was made, minus the least
     /// such difference.

@@ -67,7 +67,7 @@ impl Requirement {
         self.measured(summary).is_some_and(met)
     }
 
-    /// The value with its unit.
+    /// `value` in the unit of the figure, or that it was not measured.
     pub fn describe(&self, value: Option<f64>) -> String {
         match (value, self.figure) {
             (None, _) => "not measured".into(),

@@ -45,7 +45,7 @@ impl Axis {
         ((milliseconds / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// The delay at `place`.
+    /// Milliseconds: the inverse of [`Self::place`].
     fn at(&self, place: f64) -> f64 {
         self.low * (self.high / self.low).powf(place)
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::svg::{COLOURS, WIDTH, escape};
 
-/// One curve.
+/// A quantity over time.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Its name, in a few words.
@@ -21,7 +21,7 @@ pub struct Trace {
 pub struct Panel {
     /// What is drawn, with its unit.
     pub title: &'static str,
-    /// The curves.
+    /// Drawn over the same axes.
     pub traces: Vec<Trace>,
 }
 

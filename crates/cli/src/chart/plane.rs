@@ -13,7 +13,6 @@ use super::{Axis, LEAST_MS};
 pub(super) struct Plane {
     /// The greatest overhead.
     pub overhead: f64,
-    /// The delays.
     pub delay: Axis,
 }
 

@@ -14,14 +14,14 @@ const LINE: f64 = 22.0;
 /// The quantiles that are drawn, with their names.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
 
-/// One run.
+/// A run that is compared with others.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its name, in a few words.
     pub label: String,
     /// Bytes on the wire beyond those of the application, as a share of these.
     pub overhead: f64,
-    /// Its delays.
+    /// Its p50, p95 and p99 are drawn.
     pub delay: Distribution,
 }
 

@@ -22,7 +22,7 @@ pub(super) const DASHES: [(usize, usize); 3] = [(1, 2), (4, 3), (1, 0)];
 /// How to draw the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns of the terminal.
+    /// Width of the terminal, in characters.
     pub columns: usize,
     /// Whether to use colours.
     pub colour: bool,

@@ -35,7 +35,7 @@ pub enum Kind {
     Delays = 9,
 }
 
-/// Appends a frame with `payload`.
+/// Appends the length of `payload` (4 bytes, little endian), its kind, and `payload`.
 pub fn frame(kind: Kind, payload: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     to.push(kind as u8);
@@ -83,7 +83,6 @@ pub struct Hello<'a> {
 pub struct Opened<'a> {
     /// Names the connection in later frames.
     pub id: u16,
-    /// Address of the peer.
     pub peer: &'a str,
     /// Why it ended, if it has.
     pub closed: Option<&'a str>,
@@ -96,7 +95,6 @@ pub struct Note<'a> {
     pub c: u16,
     /// Seconds since the job began.
     pub t: f64,
-    /// The sentence.
     pub words: &'a str,
     /// Whether the target can be met.
     pub feasible: bool,
@@ -105,7 +103,6 @@ pub struct Note<'a> {
 /// Messages that this page did not get.
 #[derive(Debug, Serialize)]
 pub struct Dropped {
-    /// Their number.
     pub dropped: u64,
 }
 

@@ -68,7 +68,6 @@ impl Gatherer {
         Self { connections: BTreeMap::new(), next_id: first_id, stepped: Duration::ZERO, hold, prefix }
     }
 
-    /// The id of the next connection.
     pub fn next_id(&self) -> u16 {
         self.next_id
     }

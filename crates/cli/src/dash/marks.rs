@@ -58,7 +58,7 @@ pub enum Fate {
     Dropped = 8,
 }
 
-/// A mark.
+/// A packet that was sent, or a symbol that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
     /// When the packet was sent, or the symbol delivered, since the job began.
@@ -73,7 +73,6 @@ pub struct Mark {
     pub bytes: u32,
     /// What it stands for.
     pub content: Content,
-    /// The lane.
     pub lane: u32,
     /// What became of it.
     pub fate: Fate,

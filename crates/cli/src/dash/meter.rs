@@ -86,15 +86,12 @@ pub struct Sample<'a> {
     pub app: [u64; 2],
     /// Bytes on the wire that were sent and received, IP and UDP headers included.
     pub wire: [u64; 2],
-    /// Packet counts.
     pub packets: Packets,
     /// What was dropped at our own rate, which `packets.lost` does not contain.
     pub dropped: Dropped,
-    /// Symbol counts.
     pub symbols: Symbols,
     /// Phase of rate control; null before it is known.
     pub state: Option<&'a str>,
-    /// Newest figures.
     #[serde(flatten)]
     pub newest: Newest,
     /// Mean length of the latest runs of losses.

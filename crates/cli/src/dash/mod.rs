@@ -36,7 +36,6 @@ use crate::watch::{Batch, Consumer};
 /// reads them within a few milliseconds, and nobody waits for one that is.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// The event of this room.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {

@@ -4,12 +4,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
-/// The files.
 #[derive(RustEmbed)]
 #[folder = "src/dash/page/"]
 struct Files;
 
-/// The answer with the file `path`.
+/// 404 if no file is called `path`.
 pub fn answer(path: &str) -> Response {
     match Files::get(path) {
         Some(file) => ([(header::CONTENT_TYPE, kind(path))], file.data).into_response(),

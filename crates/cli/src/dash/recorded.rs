@@ -36,7 +36,7 @@ pub trait Recording: fmt::Debug + Send + Sync {
     /// Its name, as the user wrote it.
     fn name(&self) -> &str;
 
-    /// Where it is.
+    /// The file, which replays read again.
     fn path(&self) -> &Path;
 
     /// Passes the events to `each`, in their order, until it returns false.
@@ -46,7 +46,6 @@ pub trait Recording: fmt::Debug + Send + Sync {
     fn read(&self, each: &mut Each<'_>) -> Result<(), String>;
 }
 
-/// One or more recordings.
 #[derive(Debug)]
 pub struct Recorded {
     recordings: Arc<[Box<dyn Recording>]>,

@@ -17,7 +17,7 @@ use super::target::{Target, TargetError, fields};
 pub enum Rule {
     /// Clients may reach these targets.
     Reach {
-        /// The hosts.
+        /// Compared with the host of a target as it is written.
         host: HostPattern,
         /// The port, or `None` for all.
         port: Option<u16>,
@@ -31,7 +31,7 @@ pub enum Rule {
     },
 }
 
-/// The hosts of a rule.
+/// Hosts as `--allow` writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
     /// This host, as a target spells it.

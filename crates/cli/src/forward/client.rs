@@ -25,7 +25,7 @@ use crate::live::{Attempts, Live};
 use crate::report::{Console, Event};
 use crate::ssh::Way;
 
-/// The ports of a forwarding.
+/// What the options `-L`, `-D` and `-R` ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     /// `-L`: ports of this side, and targets of the far side.
@@ -78,7 +78,8 @@ impl Client {
     /// limit of attempts. A far end that ssh started ends by itself after a long silence, and this ends then
     /// too.
     ///
-    /// # Errors [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
+    /// # Errors
+    /// [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
     /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
     pub async fn run(&self, wanted: &Ports, Bound(ports): Bound) -> Result<(), Failure> {
         let mut live = self.connect().await?;

@@ -50,7 +50,7 @@ pub enum Request {
     Drain,
 }
 
-/// Codes of an answer.
+/// The codes of `docs/forward.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
@@ -70,7 +70,7 @@ pub enum Code {
     Reset = 6,
 }
 
-/// The answer to a request.
+/// What the other end says to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The received code. A code that is not in [`Code`] is a failure of unknown kind.
@@ -93,7 +93,7 @@ impl Answer {
         self.is(Code::Ready)
     }
 
-    /// Whether it has this code.
+    /// False for every unknown code.
     pub fn is(&self, code: Code) -> bool {
         self.code == code as u8
     }

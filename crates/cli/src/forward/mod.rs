@@ -49,7 +49,7 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after the system failed to accept a connection, for example because no more files can be opened.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Version of the forwarding.
+/// Version that each request and answer carries; other versions are refused.
 pub const PROTOCOL: u8 = header::VERSION;
 /// Error code of a stream whose TCP connection failed at this side (docs/forward.md section 3).
 const TCP_FAILED: u64 = 1;

@@ -144,7 +144,6 @@ impl Remote {
     }
 }
 
-/// The exit code for an answer.
 pub(super) fn exit_of(answer: &Answer) -> Exit {
     match answer {
         answer if answer.is(Code::NotAllowed) => Exit::Authentication,

@@ -42,7 +42,7 @@ impl Target {
         &self.host
     }
 
-    /// The port.
+    /// TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -20,13 +20,13 @@ use crate::session;
 /// What is needed to connect.
 #[derive(Debug)]
 pub struct Dialer {
-    /// The link of the listener.
+    /// As the listening end printed it.
     pub link: Link,
     /// What opens the connection.
     pub credentials: Credentials,
     /// The transport's settings.
     pub config: Config,
-    /// The output.
+    /// Takes events and warnings.
     pub console: Console,
 }
 

@@ -21,7 +21,6 @@ const PATH_CHECK: Duration = Duration::from_millis(100);
 pub struct Taken {
     /// Datagrams that came in.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Datagrams that came while no receiver was connected.
     pub unheard: u64,
@@ -142,7 +141,6 @@ impl Feed {
         self.state().taken
     }
 
-    /// The connections of the receivers.
     pub fn connections(&self) -> Vec<Connection> {
         self.state().outlets.iter().map(|(_, outlet)| outlet.connection.clone()).collect()
     }

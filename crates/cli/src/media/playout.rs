@@ -20,9 +20,7 @@ const PER_DATAGRAM: usize = 128;
 /// A datagram to be played out now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Its program.
     pub program: u8,
-    /// Its bytes.
     pub data: Vec<u8>,
     /// When it is due, in microseconds.
     pub at: i64,

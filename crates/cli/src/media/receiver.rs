@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Event as Common};
 use crate::session::{self, CLOSE_WAIT, DONE, Role};
 
-/// The receiving end.
+/// Plays out what arrives. The newest session has the outputs.
 #[derive(Debug)]
 pub struct Receiver {
     output: Output,

@@ -25,7 +25,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Event as Common};
 use crate::session::{self, CLOSE_WAIT, DONE, Role};
 
-/// The sending end.
+/// Reads the inputs and serves every receiver that connects.
 #[derive(Debug)]
 pub struct Sender {
     feed: Arc<Feed>,
@@ -121,7 +121,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Serves a receiver that connected.
     async fn serve(&self, connection: &Connection, latency: Duration) {
         let (begun, peer) = (Instant::now(), connection.remote().to_string());
         self.console.event(&Common::Connected { peer: peer.clone() });

@@ -6,7 +6,7 @@ use super::feed::Taken;
 use super::wire::Played;
 use crate::report::Delay;
 
-/// The events of `live`.
+/// What `live` prints with `--json`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
@@ -21,7 +21,7 @@ pub enum Event<'a> {
     Lost {
         /// The peer's address.
         peer: &'a str,
-        /// Why.
+        /// In words for people.
         reason: String,
     },
     /// The bitrate that an encoder may have, when it has changed.
@@ -42,7 +42,7 @@ pub enum Event<'a> {
 pub struct Sent {
     /// Datagrams that came in.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes in these datagrams, without UDP headers.
     pub bytes: u64,
     /// Datagrams that came while no receiver was connected.
     pub unheard: u64,
@@ -52,7 +52,7 @@ pub struct Sent {
     pub strange: u64,
     /// RTP packets that did not come in, by their sequence numbers.
     pub gaps: u64,
-    /// Connected receivers.
+    /// Receivers that are connected now.
     pub receivers: usize,
     /// IP bytes that were sent, to all receivers so far.
     pub wire_bytes: u64,
@@ -70,7 +70,7 @@ impl Sent {
         Self { packets, bytes, unheard, refused, strange, gaps, receivers, wire_bytes, played, missing }
     }
 
-    /// One sentence for people.
+    /// For people. Counts of trouble appear only above 0.
     pub fn sentence(&self) -> String {
         let Self { packets, receivers, unheard, refused, strange, gaps, .. } = self;
         let mut text = format!("{packets} datagrams in, {receivers} receivers");
@@ -95,7 +95,7 @@ impl Sent {
 pub struct Out {
     /// Datagrams that left on time.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes in these datagrams, without UDP headers.
     pub bytes: u64,
     /// Datagrams that were not played out.
     pub missing: u64,
@@ -112,7 +112,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// One sentence for people.
+    /// For people. Counts of trouble appear only above 0.
     pub fn sentence(&self) -> String {
         let Self { packets, missing, late, .. } = self;
         let mut text = format!("{packets} datagrams out, {missing} missing");

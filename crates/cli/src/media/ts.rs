@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Length of a packet.
+/// Bytes, as the standard fixes them.
 pub const PACKET: usize = 188;
 /// First byte of each packet.
 pub const SYNC: u8 = 0x47;

@@ -12,16 +12,16 @@ use super::police::Policer;
 use super::{Phase, Spread, interval};
 use crate::report::rate;
 
-/// One piece of advice.
+/// A conclusion, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// Its subject.
+    /// For programs.
     pub subject: Subject,
     /// One or two sentences.
     pub words: String,
 }
 
-/// Subjects of advice.
+/// Printed in snake case as `subject` of the event `advice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {

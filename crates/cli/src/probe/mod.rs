@@ -27,7 +27,7 @@ use police::{Dropped, Policer};
 pub struct Phase {
     /// `light` or `full`.
     pub name: &'static str,
-    /// Duration.
+    /// How long the load ran.
     pub seconds: f64,
     /// Our packets with a known fate, without those dropped at our own rate.
     pub packets: u64,

@@ -63,7 +63,7 @@ pub struct Point {
     pub p99_ms: f64,
 }
 
-/// A prediction.
+/// Predicted delays of one flow over one path.
 #[derive(Clone, Debug)]
 pub struct Outlook {
     /// The path and the flow.

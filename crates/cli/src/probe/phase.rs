@@ -46,7 +46,7 @@ pub enum Pressure {
     Full,
 }
 
-/// The arguments of a probe.
+/// What both phases of a probe share.
 pub struct Probe<'a> {
     /// The far end.
     pub link: &'a Link,

@@ -62,12 +62,12 @@ const QUEUED: f64 = 0.5;
 /// largest error that was measured under `share` without other losses.
 const RATE_ERROR: f64 = 0.01;
 
-/// A policer on the path.
+/// A token bucket on the path that drops what exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Policer {
     /// Its rate in bits per second, IP headers included.
     pub rate_bps: f64,
-    /// The size of its bucket in bytes.
+    /// What the full bucket lets pass at once.
     pub bucket_bytes: u64,
 }
 

@@ -41,14 +41,12 @@ impl core::error::Error for Corrupt {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Series(pub usize);
 
-/// Number of series.
 pub(crate) const SERIES: usize = 17;
 
 /// Goes over the fields of an event.
 pub(crate) trait Pass {
-    /// One byte.
     fn byte(&mut self, value: &mut u8) -> Result<(), Corrupt>;
-    /// A number.
+    /// 7 bits in each byte, the lowest first.
     fn number(&mut self, value: &mut u64) -> Result<(), Corrupt>;
     /// A number of a series.
     fn follow(&mut self, series: Series, value: &mut u64) -> Result<(), Corrupt>;
@@ -56,7 +54,6 @@ pub(crate) trait Pass {
     fn float(&mut self, value: &mut f64) -> Result<(), Corrupt>;
     /// A float of 4 bytes.
     fn short_float(&mut self, value: &mut f64) -> Result<(), Corrupt>;
-    /// A text.
     fn text(&mut self, value: &mut String) -> Result<(), Corrupt>;
 
     /// Yes or no.
@@ -105,7 +102,7 @@ impl Encoder {
     }
 }
 
-/// Appends a number.
+/// 7 bits in each byte, the lowest first; the top bit says that more follow.
 pub(crate) fn put_number(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);

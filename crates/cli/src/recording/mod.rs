@@ -32,7 +32,7 @@ pub const MAX_BODY: usize = 1 << 20;
 pub struct Header {
     /// Version of the program.
     pub program: String,
-    /// The verb.
+    /// Name of the verb that was recorded.
     pub verb: String,
     /// When the job began, in milliseconds since 1970.
     pub began_unix_ms: u64,

@@ -36,7 +36,6 @@ const SHARED: [&str; 17] = [
     "json",
     "quiet",
 ];
-/// The settings file of the system.
 const SYSTEM_FILE: &str = "/etc/tidewire/config.toml";
 
 /// The place where a setting was found.

@@ -15,9 +15,9 @@ const MARK: &str = "TIDEWIRE-LINK ";
 /// What the far end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// It receives files.
+    /// `tidewire receive`.
     Receive,
-    /// It serves a forwarding.
+    /// `tidewire serve`.
     Serve,
 }
 

@@ -39,7 +39,7 @@ impl Figures {
         self.answers.push_back((at, scrape));
     }
 
-    /// The newest answer.
+    /// There is always one: the first is given to [`Self::new`].
     pub fn newest(&self) -> &Scrape {
         &self.answers[self.answers.len() - 1].1
     }

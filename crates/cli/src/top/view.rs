@@ -16,7 +16,7 @@ const PLAIN: (u16, u16) = (100, 30);
 /// What to draw.
 #[derive(Debug)]
 pub struct Shown<'a> {
-    /// The figures.
+    /// The answers of the watched job.
     pub figures: &'a Figures,
     /// Where they come from.
     pub source: &'a str,
@@ -25,7 +25,7 @@ pub struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Draws all of it.
+    /// Fills `frame`.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let areas = Layout::vertical([
             Constraint::Length(2),

@@ -19,7 +19,7 @@ use tidewire::PublicKey;
 pub struct Entry {
     /// The public key that it proves to own. `None` if both sides share a secret: there is one peer then.
     pub key: Option<PublicKey>,
-    /// Its networks.
+    /// Destinations that are sent to it, and sources that it may use.
     pub networks: Vec<IpNet>,
 }
 
@@ -47,7 +47,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The peer that has an address.
+    /// Number of the peer whose networks contain `address`.
     pub fn peer(&self, address: IpAddr) -> Option<usize> {
         self.entry(address).map(|(_, peer)| *peer)
     }

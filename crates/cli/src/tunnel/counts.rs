@@ -30,7 +30,7 @@ struct Volume {
 pub struct Carried {
     /// Number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes with IP headers.
     pub bytes: u64,
 }
 

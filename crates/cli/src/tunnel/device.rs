@@ -120,7 +120,7 @@ impl Inbox {
 }
 
 impl Outbox {
-    /// Adds a packet.
+    /// Adds a packet to the next write.
     pub fn push(&mut self, packet: &[u8]) {
         let mut bytes = Vec::with_capacity(VIRTIO_NET_HDR_LEN + packet.len());
         bytes.resize(VIRTIO_NET_HDR_LEN, 0);

@@ -36,7 +36,6 @@ pub struct Dialer {
     hub: Arc<Hub>,
     way: Mutex<Way>,
     console: Console,
-    /// The latest connection.
     latest: watch::Sender<Option<Arc<Live>>>,
 }
 
@@ -49,11 +48,11 @@ struct Way {
 
 /// The far side, as the link names it.
 pub struct Far {
-    /// The link.
+    /// As the user named it.
     pub link: Link,
     /// The relay on the way to it, if there is one.
     pub through: Option<Through>,
-    /// The credentials for it.
+    /// The secret of the link, or our private key.
     pub credentials: Credentials,
     /// Where our datagrams go: its addresses, or those of the relay, when the tunnel began.
     pub addresses: Vec<SocketAddr>,

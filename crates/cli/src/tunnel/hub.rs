@@ -48,7 +48,7 @@ impl Hub {
         Ok(Self { device, own, mtu, peers, counters, gone, start: Instant::now() })
     }
 
-    /// The device.
+    /// Where packets for peers come from and packets of peers go.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -58,7 +58,7 @@ impl Hub {
         self.mtu
     }
 
-    /// The peers now.
+    /// A snapshot: later changes of the list are not in it.
     pub fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -78,12 +78,10 @@ impl Packet {
         self.bytes.len()
     }
 
-    /// The address of the sender.
     pub fn source(&self) -> IpAddr {
         self.key.source
     }
 
-    /// The address of the receiver.
     pub fn destination(&self) -> IpAddr {
         self.key.destination
     }
@@ -117,7 +115,6 @@ impl Packet {
         }
     }
 
-    /// Sets the ECN field.
     pub(super) fn set_ecn(&mut self, ecn: u8) {
         match self.key.source {
             IpAddr::V4(_) => {

@@ -35,7 +35,7 @@ pub struct Peer {
 pub struct Listed {
     /// Its key and networks.
     pub entry: Entry,
-    /// The peer.
+    /// Its queue and its connection.
     pub peer: Arc<Peer>,
 }
 
@@ -65,7 +65,7 @@ impl Peers {
         &self.listed
     }
 
-    /// The peer that has an address.
+    /// The peer whose networks contain `address`.
     pub fn at(&self, address: IpAddr) -> Option<&Arc<Peer>> {
         self.table.peer(address).map(|index| &self.listed[index].peer)
     }
@@ -81,7 +81,7 @@ impl Peers {
         self.listed.iter().map(|listed| &listed.peer).filter(move |peer| !stays(peer)).map(|peer| &**peer)
     }
 
-    /// The networks of all.
+    /// Peer after peer, in the order of the list.
     pub fn networks(&self) -> impl Iterator<Item = IpNet> {
         self.listed.iter().flat_map(|listed| &listed.entry.networks).copied()
     }
@@ -103,7 +103,6 @@ impl Peer {
         self.current.borrow().as_ref().map(|(_, connection)| connection.clone())
     }
 
-    /// The packets that wait for it.
     pub(super) fn queue(&self) -> MutexGuard<'_, Queue<Packet, RandomState>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,13 +13,13 @@ use crate::report::Console;
 /// Time between two reports of the state with `--json`.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// An event of a tunnel.
+/// What `tunnel up` prints with `--json`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// The device is up.
     Tunnel {
-        /// Its name.
+        /// Name of the TUN device.
         interface: &'a str,
         /// Its addresses with their prefix lengths.
         addresses: Vec<String>,
@@ -30,24 +30,23 @@ pub enum Event<'a> {
     Lost {
         /// The peer's address.
         peer: &'a str,
-        /// Why.
+        /// In words for people.
         reason: String,
     },
     /// The state, every five seconds.
     State {
-        /// Each peer.
+        /// Connected or not.
         peers: Vec<PeerState>,
         /// What happened to packets since the start.
         packets: Counts,
     },
 }
 
-/// The state of a peer.
+/// One entry of [`Event::State`].
 #[derive(Serialize)]
 pub struct PeerState {
     /// Its public key; null if both sides share a secret.
     key: Option<String>,
-    /// Its networks.
     networks: Vec<String>,
     /// Its address now, also after it moved; null if it is not connected.
     peer: Option<String>,
@@ -84,7 +83,7 @@ pub async fn report<T>(hub: &Hub, console: &Console) -> T {
     }
 }
 
-/// The state now.
+/// [`Event::State`] of all peers.
 pub fn state(hub: &Hub) -> Event<'static> {
     Event::State { peers: hub.peers().listed().iter().map(PeerState::from).collect(), packets: hub.counts() }
 }

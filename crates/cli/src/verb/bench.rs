@@ -21,7 +21,6 @@ use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
 use crate::via::Via;
 use crate::watch::WatchArgs;
 
-/// The event of `--require`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {

@@ -18,14 +18,12 @@ use crate::chart::over_time::{self, Panel, Trace};
 use crate::exit::{Exit, Failure};
 use crate::report::{Console, Delay, rate};
 
-/// The events of a network.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(clippy::enum_variant_names, reason = "the names are those of the events")]
 enum Event<'a> {
     /// What one flow of a network had.
     NetworkFlow {
-        /// Its name.
         name: &'a str,
         /// What carried it.
         kind: &'a str,
@@ -57,7 +55,6 @@ enum Event<'a> {
     },
     /// What one tunnel of a network did.
     NetworkTunnel {
-        /// Its name.
         name: &'a str,
         /// The node that connected.
         from: &'a str,
@@ -68,7 +65,6 @@ enum Event<'a> {
     },
     /// What one link of a network did.
     NetworkLink {
-        /// Its name.
         name: &'a str,
         /// Counts from its first to its second node.
         forward: LinkCounts,
@@ -96,11 +92,9 @@ struct EndOfTunnel {
     feedback_repair: u64,
     /// Packets given to the transport.
     sent_packets: u64,
-    /// Their bytes.
     sent_bytes: u64,
     /// Packets that came from the other end.
     received_packets: u64,
-    /// Their bytes.
     received_bytes: u64,
     /// Packets that its queue marked.
     marked: u64,

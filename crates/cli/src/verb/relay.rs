@@ -54,7 +54,6 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// An event of a relay.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event {
@@ -69,7 +68,6 @@ enum Event {
         from: String,
         /// The other end of the hop that was over first. Null if the path was refused.
         at: Option<String>,
-        /// Why.
         reason: String,
         /// Whether a neighbour says that symbols were changed on the way.
         polluted: bool,

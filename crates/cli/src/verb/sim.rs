@@ -66,7 +66,6 @@ struct Capturing {
     keylog: Option<PathBuf>,
 }
 
-/// The event of a video.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {

@@ -73,7 +73,6 @@ pub struct Args {
 }
 
 impl Command {
-    /// The output.
     pub(super) fn console(&self) -> Console {
         let Self::Up(args) = self;
         args.output.console()

@@ -66,7 +66,7 @@ pub struct WatchArgs {
 /// What a consumer may want to know about the job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The verb.
+    /// Its name on the command line.
     pub verb: &'static str,
     /// The output of the job, for warnings.
     pub console: Console,

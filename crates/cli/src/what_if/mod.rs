@@ -81,7 +81,7 @@ impl Row {
         }
     }
 
-    /// The row as an event.
+    /// What `--json` prints of it.
     pub fn event(&self) -> Event<'_> {
         Event::Replay {
             name: &self.name,

@@ -7,7 +7,7 @@
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
 //! - [`asking`]: the same delay for plain retransmission, without proactive repair.
 //! - [`fairness`]: how fair coded and other flows share a path, after Ageneau, Boukhatem and Gerla.
-//! - [`sphinx`]: degree and number of repairs of a block of the Sphinx protocol. No policy uses it yet.
+//! - [`sphinx`]: degree and number of repairs of a block of the Sphinx protocol. The policy `sphinx` uses it.
 //!
 //! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
 //! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md and those of

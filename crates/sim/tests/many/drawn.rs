@@ -76,11 +76,11 @@ impl Drawn {
         let mbit = draw.log(5.0, 50.0);
         let rtt = draw.log(10.0, 150.0);
         // Two packets, to four bandwidth-delay products. A queue of three that holds the other way's
-        // feedback as well is not solved: 0.2 to 0.4 of the path arrives (ADR 0026).
+        // feedback as well is not solved: 0.2 to 0.4 of the path arrives (docs/limits.md).
         let least = if kind == Kind::Both { 96.0 } else { 24.0 } / mbit;
         let queue = draw.log(least, (4.0 * rtt).max(2.0 * least));
         let loss = if draw.real(0.0, 1.0) < 0.5 { 0.0 } else { draw.log(0.001, 0.1) };
-        // Several flows whose queue is as short as their targets overrun it (ADR 0026).
+        // Several flows whose queue is as short as their targets overrun it (docs/limits.md).
         let most = if queue < 30.0 || kind == Kind::Policer { 1.0 } else { 12.0 };
         let flows = draw.log(1.0, most + 0.99) as usize;
         let gap = Duration::from_secs_f64(draw.log(0.05, 0.5));
@@ -132,11 +132,11 @@ impl Drawn {
         check(part >= least, format!("{part:.2} of the path arrives, less than {least}"));
         check(ratio <= most_sent, format!("{ratio:.2} sent for one, more than {most_sent}"));
         check(outcome.dropped <= most_dropped, format!("{:.3} dropped, more than {most_dropped}", outcome.dropped));
-        // Several flows whose bottleneck serves them in slots share it unevenly (ADR 0026).
+        // Several flows whose bottleneck serves them in slots share it unevenly (docs/limits.md).
         let least = if self.kind == Kind::Slots { 0.2 } else { 0.4 };
         let is_fair = self.flows > 6 || outcome.jain() >= least;
         check(is_fair, format!("Jain's index {:.2}, less than {least}", outcome.jain()));
-        // More than six that begin one after the other may compete for some seconds (ADR 0026; seed 49).
+        // More than six that begin one after the other may compete for seconds (docs/limits.md; seed 49).
         let most = if self.flows > 6 { 90.0 } else { 30.0 };
         let is_short = self.kind == Kind::Slots || outcome.queue <= most || self.queue < 30.0;
         check(is_short, format!("a queue of {:.1} ms", outcome.queue));

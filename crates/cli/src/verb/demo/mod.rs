@@ -91,7 +91,6 @@ struct Run {
     curve: Curve,
 }
 
-/// The measurements of one run.
 struct Measured {
     summary: Summary,
     curve: tidewire_lab::distribution::Distribution,

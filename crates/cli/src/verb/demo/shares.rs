@@ -40,7 +40,6 @@ const BAR: f64 = 50.0;
 /// Bytes per write and read.
 const BUFFER: usize = 64 << 10;
 
-/// The event of the part.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -57,7 +56,6 @@ struct Shares {
     to_seconds: f64,
     /// Bits per second that arrived of each sender that has begun.
     goodput_bps: Vec<f64>,
-    /// Their sum.
     sum_bps: f64,
     /// Jain's index: 1 if all have the same, 1/n if one of n has all.
     jain: f64,

@@ -24,7 +24,6 @@ const DEFAULT: &str = include_str!("check.toml");
 enum Event<'a> {
     /// Who used the processors in one crossing, as shares of the time of all processors.
     Processor {
-        /// The name of the crossing.
         crossing: &'a str,
         /// Share of the lab itself.
         lab: f64,
@@ -35,7 +34,6 @@ enum Event<'a> {
     },
     /// One figure of the check.
     Finding {
-        /// The name of the figure.
         name: &'a str,
         /// The crossing that it was measured in.
         crossing: &'a str,
@@ -45,7 +43,6 @@ enum Event<'a> {
         wanted: f64,
         /// The largest difference allowed.
         allowed: f64,
-        /// The measured value.
         measured: f64,
         /// Whether the difference is allowed.
         holds: bool,

@@ -26,7 +26,6 @@ const LATE_MS: f64 = 0.3;
 /// All runs of one peer.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
     pub name: String,
     /// Whether it may leave out records: then it sustains any load.
     pub may_lose: bool,

@@ -20,7 +20,6 @@ use crate::session::{self, unless_interrupted};
 /// How often `--json` reports.
 pub(super) const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The events of the hosts.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -28,11 +27,9 @@ enum Event<'a> {
     Hosts {
         /// Network namespace of the near host.
         near: &'a str,
-        /// Address of the near host.
         near_address: String,
         /// Network namespace of the far host.
         far: &'a str,
-        /// Address of the far host.
         far_address: String,
     },
     /// What the link between the hosts has carried so far.
@@ -99,7 +96,6 @@ impl RunArgs {
     }
 }
 
-/// The host of this name.
 fn end_named(name: Option<&str>) -> Result<End, Failure> {
     match name {
         None | Some("near") => Ok(End::Near),

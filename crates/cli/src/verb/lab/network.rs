@@ -19,7 +19,6 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::report::Console;
 use crate::session::{self, unless_interrupted};
 
-/// The events of the nodes.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -27,9 +26,7 @@ enum Event<'a> {
     Node {
         /// Its name in the scenario.
         name: &'a str,
-        /// Its network namespace.
         namespace: &'a str,
-        /// An address of it.
         address: String,
     },
 }
@@ -49,7 +46,6 @@ pub(super) struct Commands<'a> {
     pub at: Option<&'a str>,
     /// Shell commands of other nodes, each as `NODE=COMMAND`.
     pub others: &'a [String],
-    /// The command and its arguments.
     pub command: &'a [OsString],
 }
 

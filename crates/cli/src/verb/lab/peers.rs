@@ -24,9 +24,7 @@ const SHORTEST: Duration = Duration::from_secs(2);
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// One run of one peer.
     PeerRun {
-        /// The peer.
         name: &'a str,
         /// Seed of the link's random numbers.
         seed: u64,
@@ -58,9 +56,7 @@ enum Event<'a> {
     },
     /// All runs of one peer.
     Peer {
-        /// The peer.
         name: &'a str,
-        /// Number of runs.
         runs: usize,
         /// Fraction of the records that arrived.
         delivered: Option<Spread>,

@@ -17,7 +17,6 @@ use crate::exit::{Exit, Failure, OrExit};
 /// Names the interpreter that has the Python package.
 const PYTHON_VARIABLE: &str = "TIDEWIRE_PYTHON";
 
-/// Returns the rows of one cell.
 pub fn one(experiment: &Experiment, cell: usize, full: bool) -> Result<Vec<Row>, Failure> {
     let cases = (experiment.cases)(full);
     let case = cases.get(cell).ok_or_else(|| {

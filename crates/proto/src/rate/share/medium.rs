@@ -9,8 +9,8 @@
 //! test beside a queue that others keep decides nothing, and the sender yields.
 //!
 //! Flows of this kind that share a bottleneck see its drops and fall together, so that the drops end within
-//! some round trips; where many start at once they may not (ADR 0026). Called by [`super::Share`] for each
-//! fate and epoch.
+//! some round trips; where many start at once they may not (docs/limits.md). Called by [`super::Share`] for
+//! each fate and epoch.
 //! Invariant: after the first packets beyond start-up, only a test, or losses that an application which sends
 //! little may assume, raise what the medium is known to lose.
 
