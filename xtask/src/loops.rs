@@ -109,7 +109,10 @@ fn passes(context: &Context, binary: &Path, test: &str, pinned: bool, log: &Path
     let mut command = on_two_cores(binary, pinned);
     // cargo sets the same folder and variable: tests use them to find their data.
     let package = context.root.join("crates/cli");
-    command.args(["--exact", test, "--nocapture", "--include-ignored"]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
+    command
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .current_dir(&package)
+        .env("CARGO_MANIFEST_DIR", &package);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.display()))?;
     if !output.status.success() {
         println!("FAILED: `{}`", log.display());

@@ -45,8 +45,7 @@ pub fn miri(context: &Context) -> Result<(), String> {
 pub fn asan(context: &Context) -> Result<(), String> {
     tools::nightly(context, &[])?;
     let host = context.output_of("rustc --print host-tuple")?;
-    let mut command =
-        context.command("rustup run nightly cargo test -p tidewire-codec --lib --tests");
+    let mut command = context.command("rustup run nightly cargo test -p tidewire-codec --lib --tests");
     // With an explicit target, build scripts and macros are built without the sanitizer.
     command.args(["--target", host.trim()]).env("RUSTFLAGS", "-Zsanitizer=address");
     run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))

@@ -112,9 +112,7 @@ impl Swarm {
     fn batch(&self, first: u64, count: u64) -> Result<Batch, String> {
         let mut command = self.context.command("cargo test -p tidewire-sim --test swarm");
         command.args(["--", "--nocapture", "no_seed_loses"]).env("SIM_SEEDS", format!("{first}+{count}"));
-        println!(
-            "$ SIM_SEEDS={first}+{count} cargo test -p tidewire-sim --test swarm -- --nocapture no_seed"
-        );
+        println!("$ SIM_SEEDS={first}+{count} cargo test -p tidewire-sim --test swarm -- --nocapture no_seed");
         let (batch, said) = watch(command, &self.context.target.join("swarm-failed"))?;
         // A seed that neither passed nor failed did not run, or the process died.
         if batch.passed + batch.failed != count {

@@ -249,7 +249,9 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
             // The first kill is during the first file: at this rate its other groups take 2 s.
             stage.kill_after_first_group(victim);
         } else if kill < kills {
-            stage.relay.arm(50_000 + random.below(if tidewire_testing::few_seeds() { GROUP } else { 3 * GROUP }), victim);
+            stage
+                .relay
+                .arm(50_000 + random.below(if tidewire_testing::few_seeds() { GROUP } else { 3 * GROUP }), victim);
         }
         let mut killed_receiver = false;
         if !kill_sender && kill < kills {

@@ -14,7 +14,10 @@ use crate::process::Running;
 pub fn needs_lab() {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let tools = || ["ip", "python3"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
-    tidewire_testing::needs("root, /dev/net/tun, iproute2 and python3", rustix::process::geteuid().is_root() && tun() && tools());
+    tidewire_testing::needs(
+        "root, /dev/net/tun, iproute2 and python3",
+        rustix::process::geteuid().is_root() && tun() && tools(),
+    );
 }
 
 /// Two hosts joined by an emulated link.

@@ -1,8 +1,8 @@
 //! A peer cannot make the decoder panic, grow or change on an error, whatever it sends. A healthy stream does
 //! not make it allocate.
 
-use crate::setup;
 use crate::bounded::{Meter, Step, allocations, check_invariants, perform, promised, state};
+use crate::setup;
 use proptest::prelude::*;
 use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, Recoder, RepairId, SourceId, SpanError};
 

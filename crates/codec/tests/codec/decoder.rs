@@ -4,10 +4,10 @@
 //! once: the rank never falls, a unit vector in the row space is delivered, and "innovative" means that the
 //! rank rose.
 
+use crate::reference::pair::{IDS, Pair, Step};
 use crate::setup;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use crate::reference::pair::{IDS, Pair, Step};
 use tidewire_codec::{Code, RepairId, SourceId};
 
 fn repair() -> impl Strategy<Value = Step> {

@@ -2,9 +2,9 @@
 //! first run.
 
 use crate::bounded::allocations;
+use crate::setup::{activate_kernel, cases};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
-use crate::setup::{activate_kernel, cases};
 use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{
     Code, DecodePlan, Encoder, Generation, GenerationError, PlanError, RepairId, SourceId, SpanError,

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
 use crate::setup::{activate_kernel, cases};
+use proptest::prelude::*;
 use tidewire_codec::{
     Code, DecodePlan, Elimination, Generation, GenerationError, PeelingDecoder, Rank, SourceId, SpanError,
 };

@@ -1,7 +1,7 @@
 //! The rank of a growing generation against plain elimination, and against the plans that it allows.
 
-use proptest::prelude::*;
 use crate::setup::{activate_kernel, cases};
+use proptest::prelude::*;
 use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{Code, Generation, Rank, RankError, RepairId, SourceId, SpanError};
 

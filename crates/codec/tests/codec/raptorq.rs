@@ -1,13 +1,13 @@
 //! `Code::RaptorQ`: its repair symbols are those of the crate `raptorq`, and it decodes what the crate
 //! decodes.
 
+use crate::setup::{activate_kernel, cases};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
     SourceBlockEncodingPlan,
 };
-use crate::setup::{activate_kernel, cases};
 use tidewire_codec::{
     Code, Elimination, Encoder, Generation, GenerationError, PeelingDecoder, Rank, RepairId, ShortDecoder, SourceId,
     SpanError,

@@ -1,10 +1,10 @@
 //! Recoding against naive linear algebra: a relay's symbols match their coefficients. Over any number of
 //! hops, nothing independent is lost and nothing is invented.
 
+use crate::reference::Reference;
 use crate::setup;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use crate::reference::Reference;
 use tidewire_codec::field::gf256;
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RecodeError, Recoder, RepairId, SourceId, SpanError};
 

@@ -1,11 +1,11 @@
 //! `Code::RsFft`: its repair symbols are those of the crate `reed-solomon-simd`, any `count` symbols decode a
 //! generation, and fewer never claim to.
 
+use crate::setup::{activate_kernel, cases};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use reed_solomon_simd::engine::DefaultEngine;
 use reed_solomon_simd::rate::{LowRateDecoder, LowRateEncoder, RateDecoder, RateEncoder};
-use crate::setup::{activate_kernel, cases};
 use tidewire_codec::{
     Code, DecodePlan, Elimination, Encoder, Generation, GenerationError, PeelingDecoder, PlanError, Rank, RankError,
     RepairId, ShortDecoder, SourceId, SpanError,

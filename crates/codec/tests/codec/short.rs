@@ -1,7 +1,7 @@
 //! The decoder of short symbols, against the rank from names alone and against the plan for the same symbols.
 
-use proptest::prelude::*;
 use crate::setup::cases;
+use proptest::prelude::*;
 use tidewire_codec::{Code, Generation, GenerationError, Rank, ShortDecoder, SpanError};
 
 /// A symbol that a receiver learns of.

@@ -9,7 +9,6 @@ use tidewire_proto::stats::Stats;
 use super::profiles::{half_load, profile, trial};
 use super::*;
 
-
 /// Bytes arrive whole whatever is lost, reordered and doubled. No source symbol leaves, except by the probe
 /// of a silent path.
 #[test]

@@ -27,10 +27,11 @@ fn s11_a_network_that_goes_and_comes_back() {
     let possible = possible.is_ok_and(|output| output.status.success());
     tidewire_testing::needs("root, unshare and ip", possible);
     let mut again = Command::new("unshare");
-    again
-        .arg("-n")
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "routes::s11_a_network_that_goes_and_comes_back"]);
+    again.arg("-n").arg(std::env::current_exe().unwrap()).args([
+        "--exact",
+        "--ignored",
+        "routes::s11_a_network_that_goes_and_comes_back",
+    ]);
     let output = again.arg("--nocapture").env(INSIDE, "1").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

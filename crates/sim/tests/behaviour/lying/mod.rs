@@ -243,7 +243,8 @@ fn s10_a_receiver_that_claims_what_it_did_not_get_ends_the_connection() {
 #[ignore = "slow: seconds of processor time"]
 fn s10_beside_a_lie_an_honest_connection_keeps_a_part() {
     let settings = [(Direction::Both, "queue", "60ms")];
-    for (seed, liar) in seeds().flat_map(|seed| [(seed, 0), (seed, 1)]).skip(usize::from(tidewire_testing::few_seeds())) {
+    for (seed, liar) in seeds().flat_map(|seed| [(seed, 0), (seed, 1)]).skip(usize::from(tidewire_testing::few_seeds()))
+    {
         for (name, least, lie) in LIES {
             let told = |run: usize| if run == liar { lie } else { None };
             let first = sender(&settings, told(0), seed, None);
