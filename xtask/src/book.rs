@@ -1,5 +1,6 @@
-//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, turns the paths
-//! of documents in its text into links, and shows the table of a data file where a paragraph is a link to it.
+//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, turns the
+//! paths of documents in its text into links, and shows the table of a data file where a paragraph is a link
+//! to it.
 //!
 //! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook
 //! is an error.
@@ -47,8 +48,8 @@ fn page(document: &str) -> Option<String> {
     Some(format!("{name}.html"))
 }
 
-/// Makes links of the documents' paths and tables of the data files in every page of the book, and returns how
-/// many.
+/// Makes links of the documents' paths and tables of the data files in every page of the book, and returns
+/// how many.
 fn finish_pages(folder: &Path, pages: &BTreeMap<&str, String>) -> Result<(usize, usize), String> {
     let (mut linked, mut tables) = (0, 0);
     for file in tree::files(folder, &[".html"])? {

@@ -1,6 +1,6 @@
-//! The steps that run tests. `tests` runs the default set, which is what `cargo test` runs, and holds each test
-//! to [`LONGEST`]. `slow-tests` also runs the ignored ones and those of every other crate, `all-seeds` both
-//! with all their seeds.
+//! The steps that run tests. `tests` runs the default set, which is what `cargo test` runs, and holds each
+//! test to [`LONGEST`]. `slow-tests` also runs the ignored ones and those of every other crate, `all-seeds`
+//! both with all their seeds.
 //!
 //! `tests` starts the binaries that cargo built itself: only so can it ask libtest for the time of each test,
 //! which is an unstable option. Invariant: it runs what `cargo test` runs, and names what that leaves out.
@@ -106,8 +106,8 @@ struct Results {
 }
 
 impl Results {
-    /// Reads a line of libtest: `test NAME ... ok <0.012s>` or `test NAME ... ignored, REASON`. Returns whether
-    /// a reader of the end of the log needs it.
+    /// Reads a line of libtest: `test NAME ... ok <0.012s>` or `test NAME ... ignored, REASON`. Returns
+    /// whether a reader of the end of the log needs it.
     fn read(&mut self, line: &str) -> bool {
         let Some((name, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) else {
             return line.contains("panicked at");

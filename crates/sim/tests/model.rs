@@ -1,7 +1,7 @@
 //! `tidewire_proto::model` against the ideal queue with random losses: only what the formulas assume.
 //!
-//! Cells are means of independent runs, whose spread shows the effect of chance. With few seeds it has a tenth
-//! of the symbols and five times the tolerance.
+//! Cells are means of independent runs, whose spread shows the effect of chance. With few seeds it has a
+//! tenth of the symbols and five times the tolerance.
 
 use std::path::Path;
 use std::thread;

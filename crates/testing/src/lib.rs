@@ -1,7 +1,7 @@
 //! What the tests of several crates share: whether they run few seeds or all of them.
 //!
-//! Tests that draw cases from seeds ask [`few_seeds`]. Few is the default, so that `cargo test` takes minutes;
-//! `TIDEWIRE_SEEDS=all` runs all, as the nightly check does. No other place reads that variable.
+//! Tests that draw cases from seeds ask [`few_seeds`]. Few is the default, so that `cargo test` takes
+//! minutes; `TIDEWIRE_SEEDS=all` runs all, as the nightly check does. No other place reads that variable.
 
 /// Whether tests run a part of their seeds, cases or repetitions.
 ///
@@ -18,8 +18,8 @@ pub fn few_seeds() -> bool {
     }
 }
 
-/// Fails a test that cannot run on this machine. Such a test is `#[ignore = "needs ..."]`, so it runs only where
-/// somebody asked for it, and a machine that lacks what it needs does not look like one that passed.
+/// Fails a test that cannot run on this machine. Such a test is `#[ignore = "needs ..."]`, so it runs only
+/// where somebody asked for it, and a machine that lacks what it needs does not look like one that passed.
 ///
 /// # Panics
 ///

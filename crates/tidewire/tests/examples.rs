@@ -1,5 +1,5 @@
-//! Runs the examples of the guide for embedders as a user runs them. `cargo test` builds them unless it is told
-//! to build something else.
+//! Runs the examples of the guide for embedders as a user runs them. `cargo test` builds them unless it is
+//! told to build something else.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

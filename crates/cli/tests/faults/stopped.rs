@@ -26,8 +26,8 @@ enum Stopped {
     Listening,
 }
 
-/// Stops the process for the time of the row, or a tenth of it with few seeds. The test is about this time, so
-/// it does not wait for anything else.
+/// Stops the process for the time of the row, or a tenth of it with few seeds. The test is about this time,
+/// so it does not wait for anything else.
 fn stop(process: &Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).unwrap();

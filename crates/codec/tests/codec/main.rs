@@ -1,8 +1,8 @@
-//! The codec as its users see it: what is encoded comes out again, within the promised memory and work, whatever is
-//! lost, and whatever a peer sends.
+//! The codec as its users see it: what is encoded comes out again, within the promised memory and work,
+//! whatever is lost, and whatever a peer sends.
 //!
-//! One binary, because cargo would compile the codec's generic code into each. Two are of their own: `kernels`, which
-//! Miri runs too, and `raptorq_memory`, which measures a whole process.
+//! One binary, because cargo would compile the codec's generic code into each. Two are of their own:
+//! `kernels`, which Miri runs too, and `raptorq_memory`, which measures a whole process.
 #![cfg(not(miri))]
 
 mod bounded;

@@ -2,8 +2,8 @@
 //! a symbol may change.
 //!
 //! Miri runs a reduced set, and also the tiers that the machine lacks, because it interprets their
-//! instructions (`cargo xtask miri` has the target features it needs). Without `TIDEWIRE_SEEDS=all` the tests try
-//! every length up to two cache lines and a sample of the others, for emulated processors.
+//! instructions (`cargo xtask miri` has the target features it needs). Without `TIDEWIRE_SEEDS=all` the tests
+//! try every length up to two cache lines and a sample of the others, for emulated processors.
 
 mod halves;
 mod laid;

@@ -1,8 +1,8 @@
 //! Links that nobody chose: number of flows, rates, round trips, queues, losses, jitter, slots, policers and
 //! directions are drawn from a seed, and each outcome is held to the bounds of its kind.
 //!
-//! A fifth of the seeds runs without `TIDEWIRE_SEEDS=all`, and others with `MANY_SEEDS=FIRST+COUNT`. A seed that failed stays in
-//! [`KEPT`] with what it found.
+//! A fifth of the seeds runs without `TIDEWIRE_SEEDS=all`, and others with `MANY_SEEDS=FIRST+COUNT`. A seed
+//! that failed stays in [`KEPT`] with what it found.
 
 use core::time::Duration;
 use std::env;

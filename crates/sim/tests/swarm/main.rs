@@ -2,8 +2,8 @@
 //! then without.
 //!
 //! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be
-//! live at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other variables
-//! replace the fixed seeds:
+//! live at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other
+//! variables replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
 //! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo xtask swarm` and `cargo xtask soak`
