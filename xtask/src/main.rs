@@ -28,7 +28,7 @@ mod rust;
 mod size;
 mod steps;
 mod swarm;
-mod tests;
+mod testing;
 mod tiers;
 mod tools;
 mod tree;
@@ -92,13 +92,13 @@ const STEPS: &[Step] = &[
         name: "tests",
         part: Part::Check,
         about: "the tests of `cargo test`, none of them slow",
-        run: tests::default_set,
+        run: testing::default_set,
     },
     Step {
         name: "slow-tests",
         part: Part::Test,
         about: "every test of every crate, with root, tools and minutes",
-        run: tests::all,
+        run: testing::all,
     },
     Step {
         name: "installed",
@@ -132,7 +132,7 @@ const STEPS: &[Step] = &[
         name: "all-seeds",
         part: Part::Alone,
         about: "the tests of slow-tests with all their seeds: every night",
-        run: tests::all_seeds,
+        run: testing::all_seeds,
     },
 ];
 
@@ -197,7 +197,7 @@ fn help() -> String {
 }
 
 #[cfg(test)]
-mod command_line {
+mod tests {
     use super::*;
 
     fn names(line: &str) -> Result<Vec<&'static str>, String> {
