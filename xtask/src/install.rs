@@ -81,7 +81,7 @@ const RELEASE: Build = Build {
 const DEBUG: Build = Build {
     profile: "debug",
     commands: [
-        "cargo build --locked --workspace --exclude xtask --tests",
+        "cargo test --locked --no-run",
         "cargo build --locked --package tidewire-capi --lib",
     ],
 };
