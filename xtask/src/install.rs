@@ -80,10 +80,7 @@ const RELEASE: Build = Build {
 /// The command is the one that the tests have built already.
 const DEBUG: Build = Build {
     profile: "debug",
-    commands: [
-        "cargo test --locked --no-run",
-        "cargo build --locked --package tidewire-capi --lib",
-    ],
+    commands: ["cargo test --locked --no-run", "cargo build --locked --package tidewire-capi --lib"],
 };
 
 /// Builds and copies. Returns the folder of the prefix below the destination.
