@@ -68,10 +68,10 @@ fn show_tables(html: &str, folder: &Path) -> Result<(String, usize), String> {
     let (mut text, mut count, mut rest) = (String::new(), 0, html);
     while let Some((before, after)) = rest.split_once(PARAGRAPH) {
         text += before;
-        let link = after.split_once("\">").zip(after.split_once("</a></p>"));
+        let link = after.split_once("</a></p>").and_then(|(link, behind)| Some((link.split_once("\">")?, behind)));
         rest = match link {
-            Some(((path, caption), (whole, behind))) if path.ends_with(".csv") && whole.len() > path.len() => {
-                let caption = caption.split_once("</a></p>").map_or(caption, |(caption, _)| caption);
+            // An end of a link within the caption would be that of a link which prose follows.
+            Some(((path, caption), behind)) if path.ends_with(".csv") && !caption.contains("</a>") => {
                 text += &format!("<p><a href=\"{path}\">{caption}</a></p>\n{}", table(&folder.join(path))?);
                 count += 1;
                 behind
@@ -177,6 +177,8 @@ mod tests {
         assert_eq!(count, 1);
         assert!(text.contains("<th>delay, ms</th>") && text.contains("<td><code>5%</code></td><td>1|2</td>"), "{text}");
         assert!(text.starts_with("<p>a</p><p><a href") && text.ends_with("<p><a href=\"b.html\">b</a></p>"), "{text}");
+        let prose = "<p><a href=\"xtask-table.csv\">Delays</a> and prose</p><p><a href=\"b.html\">b</a></p>";
+        assert_eq!(show_tables(prose, &folder), Ok((prose.to_owned(), 0)));
         let gone = show_tables("<p><a href=\"no-such.csv\">x</a></p>", &folder);
         assert!(gone.is_err_and(|problem| problem.contains("no-such.csv")));
     }
