@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +21,58 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.programs: list[subprocess.Popen[bytes]] = []
-        address = folder / "scheduler.json"
+        self._folder = folder
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            print((folder / "log").read_text())
+            raise
 
-        def start(*arguments: str) -> subprocess.Popen[bytes]:
-            with (folder / "log").open("ab") as log:
-                program = subprocess.Popen(
-                    [sys.executable, "-m", *arguments], cwd=folder, stdout=log, stderr=log
-                )
-            self.programs.append(program)
-            return program
-
-        start(
+    def _start(self) -> None:
+        scheduler_file = self._folder / "scheduler.json"
+        scheduler = self._run(
             "distributed.cli.dask_scheduler",
-            *("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(address)),
+            *("--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
+            *("--scheduler-file", str(scheduler_file)),
         )
+        address = self._address(scheduler, scheduler_file)
         self.workers = [
-            start(
-                "distributed.cli.dask_worker",
-                *("--scheduler-file", str(address), "--nthreads", "1", "--no-nanny", "--no-dashboard"),
-                *("--host", "127.0.0.1", "--local-directory", str(folder)),
+            self._run(
+                *("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"),
+                *("--host", "127.0.0.1", "--local-directory", str(self._folder)),
             )
             for _ in range(2)
         ]
         # Without types of its own.
         make: Any = distributed.Client
-        self.client = make(scheduler_file=str(address), timeout=PATIENCE)
+        self.client = make(address, timeout=PATIENCE)
         self.client.wait_for_workers(2, timeout=PATIENCE)
         #: As an executor.
-        self.address = str(self.client.scheduler.address).replace("tcp://", "dask://")
+        self.address = address.replace("tcp://", "dask://")
+
+    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            program = subprocess.Popen(
+                [sys.executable, "-m", *arguments], cwd=self._folder, stdout=log, stderr=log
+            )
+        self.programs.append(program)
+        return program
+
+    @staticmethod
+    def _address(scheduler: subprocess.Popen[bytes], file: Path) -> str:
+        """Wait for the address. Dask's own reader gives a file that is half written 0.1 s."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and scheduler.poll() is None:
+            try:
+                return str(json.loads(file.read_text())["address"])
+            except (OSError, ValueError, KeyError):
+                time.sleep(0.01)
+        raise TimeoutError("the scheduler has not written its address")
 
     def close(self) -> None:
-        self.client.close()
+        if hasattr(self, "client"):
+            self.client.close()
         for program in self.programs:
             program.kill()
             program.wait()

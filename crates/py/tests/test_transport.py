@@ -7,6 +7,8 @@ import contextlib
 import functools
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -20,7 +22,6 @@ from tidewire.errors import (
     ClosedError,
     ConnectError,
     ConnectionLostError,
-    ForkError,
     LoopError,
     MessageBlockedError,
     MessageError,
@@ -324,9 +325,17 @@ def test_without_an_event_loop() -> None:
         tidewire.listen("127.0.0.1:0").send(None)
 
 
-@on_loop
-async def test_a_fork_is_refused_and_does_not_hang() -> None:
-    async with pair() as (ours, _):
+#: In an interpreter of its own: the child collects all garbage, and objects of other tests may wait for
+#: threads that a child does not have.
+FORK = """
+import asyncio, gc, os, tidewire
+from tidewire.errors import ForkError
+
+async def main():
+    async with await tidewire.listen("127.0.0.1:0") as listener:
+        accepting = asyncio.ensure_future(listener.accept())
+        ours = await tidewire.connect(listener.link())
+        theirs = await accepting
         _, writer = await ours.open()
         child = os.fork()
         if child == 0:
@@ -343,6 +352,14 @@ async def test_a_fork_is_refused_and_does_not_hang() -> None:
         assert os.waitstatus_to_exitcode(status[1]) == 0
         writer.write(b"the parent goes on")
         await writer.drain()
+        await ours.close(linger=0)
+
+asyncio.run(main())
+"""
+
+
+def test_a_fork_is_refused_and_does_not_hang() -> None:
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=PATIENCE)
 
 
 @on_loop
