@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use clap::Args;
 use tidewire::{Config, Credentials, Endpoint};
 
-use crate::report::Console;
+use tidewire_command::report::Console;
 
 /// The option.
 #[derive(Args, Clone, Debug)]

@@ -10,7 +10,7 @@ use tidewire::{Connection, Plan};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::report::Console;
+use tidewire_command::report::Console;
 
 /// Time between looks at the plan. The transport makes a new plan at most four times a second.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -14,8 +14,8 @@ use clap::Args;
 use tidewire::link::{Link, Peer};
 use tidewire::{Credentials, KeyCredentials, PrivateKey, PublicKey, Secret, TextKind};
 
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::Console;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 
 /// The credentials option of the verbs that connect.
 #[derive(Args, Clone, Debug)]

@@ -3,42 +3,33 @@
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb. Each verb is one file or folder
 //! there. The rooms that verbs share are here: [`link`] (how a user names a listener), [`keys`] (files of
 //! secrets and keys), [`listen`] (waiting for connections), [`session`] (making and ending them), [`backend`]
-//! (their sockets), [`exit`] (exit codes), [`log`] (`TIDEWIRE_LOG`), [`settings`] (files and environment),
-//! [`options`] (options that several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures
-//! of delays), [`terminal`] (text of a peer made safe to print), [`forward`] (TCP connections over streams),
-//! [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`] (plans in
-//! words), [`watch`] (recordings and displays of what connections do), [`recording`] (its files),
+//! (their sockets), [`settings`] (files and environment), [`progress`] (bars), [`forward`] (TCP connections
+//! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
+//! (plans in words), [`watch`] (recordings and displays of what connections do), [`recording`] (its files),
 //! [`what_if`] (recorded flows with other choices), [`dash`] (the page in a browser), [`top`] (figures of a
-//! job in a terminal), [`keylog`] (keys for Wireshark), [`ssh`] (the far end of a verb, started over ssh),
-//! [`via`] (ends of a path with relays), and [`media`] (live video with a deadline; [`live`] is a connection
-//! that verbs keep). Emulated links are in [`tidewire_lab`], the file transfer in [`tidewire_transfer`], the
-//! experiments of papers in [`tidewire_papers`]. This is a library only so that tests and the binary use the
-//! same code. Its interface may change at any time.
+//! job in a terminal), [`ssh`] (the far end of a verb, started over ssh), [`via`] (ends of a path with
+//! relays), and [`media`] (live video with a deadline; [`live`] is a connection that verbs keep). Exit codes,
+//! output and options of all commands are in [`tidewire_command`], the file transfer in
+//! [`tidewire_transfer`]. This is a library only so that tests and the binary use the same code. Its
+//! interface may change at any time.
 
 pub mod backend;
 pub mod bench;
-pub mod chart;
 pub mod dash;
-pub mod exit;
 pub mod explain;
 pub mod forward;
-pub mod keylog;
 pub mod keys;
 pub mod link;
 pub mod listen;
 pub mod live;
-pub mod log;
 pub mod media;
-pub mod options;
 pub mod pipe;
 pub mod probe;
 pub mod progress;
 pub mod recording;
-pub mod report;
 pub mod session;
 pub mod settings;
 pub mod ssh;
-pub mod terminal;
 pub mod top;
 #[cfg(target_os = "linux")]
 pub mod tunnel;

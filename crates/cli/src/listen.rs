@@ -17,12 +17,12 @@ use tidewire::link::{Link, Peer};
 use tidewire::{
     Config, Credentials, Endpoint, EndpointEnded, KeyCredentials, PublicKey, Relay, Unauthorized, new_secret,
 };
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 use tidewire_units::parse_size;
 
 use crate::backend;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
-use crate::report::Console;
 use crate::via::Relayed;
 
 #[derive(Serialize)]

@@ -8,12 +8,12 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use tidewire::{Connection, Endpoint};
+use tidewire_command::exit::Failure;
+use tidewire_command::report::{self, Console, Event, Role, Summary};
 use tokio::time::sleep;
 
-use crate::exit::Failure;
 use crate::explain::Watch;
-use crate::report::{Console, Event, Summary};
-use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::session::{self, CUT_OFF, DONE};
 
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a peer that
 /// restarts.
@@ -41,7 +41,7 @@ impl Live {
     /// Bytes of both directions; the time counts from the connecting.
     pub fn summary(&self) -> Summary {
         let stats = self.connection.stats();
-        session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
+        report::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
     }
 
     /// Closes the connection, and reports its summary as the last line.

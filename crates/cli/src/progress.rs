@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::report::{Console, rate};
+use tidewire_command::report::{Console, rate};
 use tidewire_transfer::{self as transfer, FileFailure};
 
 /// Interval between two drawings of a bar.

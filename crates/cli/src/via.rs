@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tidewire::link::{Link, Peer};
 use tidewire::{CloseReason, Config, ConnectError, Credentials, Endpoint, Hop};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 
 use crate::backend;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link;
 use crate::listen;
-use crate::report::Console;
 
 /// The heading of these options in `--help`. It is set for each, because the heading of a group of options
 /// would also hold for those that a verb names after the group.

@@ -1,4 +1,4 @@
-//! Real processes over real sockets: `receive`, `lab link` and `send`, with losses between them.
+//! Real processes over real sockets: `receive` and `send`, with losses between them.
 #![cfg(unix)]
 
 mod process;
@@ -13,12 +13,13 @@ use std::process::Output;
 
 use process::{Running, lossy_link, tidewire};
 use serde_json::Value;
+use tidewire_proxy::Proxy;
 
 /// A receiver into its own folder, and a lossy link in front of it.
 struct Stage {
     folder: tempfile::TempDir,
     receiver: Running,
-    link: Running,
+    link: Proxy,
     /// This address leads through the lossy link.
     address: String,
 }
@@ -56,14 +57,6 @@ impl Stage {
     fn send_with(&self, options: &[&str], paths: &[&Path]) -> Output {
         let mut command = tidewire(&["send", "--json"]);
         command.args(options).args(paths).arg(&self.address).output().unwrap()
-    }
-
-    /// Stops the lossy link and returns its last counts.
-    fn counted(self) -> Value {
-        self.link.interrupt();
-        let (code, lines) = self.link.end();
-        assert_eq!(code, Some(130));
-        lines.last().unwrap().clone()
     }
 }
 
@@ -134,9 +127,9 @@ fn a_wrong_secret_is_never_answered_and_ends_with_3() {
     assert_eq!(sent.status.code(), Some(3));
     let lines = schema::lines(&sent.stdout);
     assert_eq!(find(&lines, "error")["message"], "no answer: wrong host, port or secret");
-    let counted = stage.counted();
-    assert!(counted["forward"]["delivered"].as_u64().unwrap() > 0);
-    assert_eq!(counted["back"]["offered"], 0, "something was answered");
+    let counted = stage.link.stop().unwrap();
+    assert!(counted.forward.delivered > 0);
+    assert_eq!(counted.back.offered, 0, "something was answered");
 }
 
 #[test]

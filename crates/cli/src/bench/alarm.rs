@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
-use tidewire_lab::punctual::be_punctual;
+use tidewire_proxy::punctual::be_punctual;
 use tokio::sync::Notify;
 
 /// A thread that wakes a task; see the module.

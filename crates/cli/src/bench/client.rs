@@ -5,14 +5,13 @@ use std::io;
 
 use serde::Serialize;
 use tidewire::{Connection, Stream};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{self, Console, RateControl, Role, Summary, rate};
 use tokio::io::AsyncWriteExt;
 
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
 use super::{Interval, LEAST_INTERVAL, Order, is_our_clock};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, RateControl, Summary, rate};
-use crate::session::{self, Role};
 
 /// Runs the order. Symbols, delay and records of the summary come from the side where records arrive, and
 /// packets, losses and wire bytes from the other.
@@ -79,7 +78,7 @@ async fn upload(
         }
     };
     let ((), arrived) = tokio::try_join!(make_all(streams, plan), outcome)?;
-    let sent = session::summary(&connection.stats(), Role::Sender, arrived.bytes, std::time::Duration::ZERO);
+    let sent = report::summary(&connection.stats(), Role::Sender, arrived.bytes, std::time::Duration::ZERO);
     Ok(join(sent, arrived))
 }
 
@@ -107,7 +106,7 @@ async fn download(
 pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool) -> Summary {
     let (elapsed, records) = taking.end(same_clock);
     let bytes = records.delivered * u64::from(records.bytes_each);
-    let summary = session::summary(&connection.stats(), Role::Receiver, bytes, elapsed);
+    let summary = report::summary(&connection.stats(), Role::Receiver, bytes, elapsed);
     Summary { records: Some(records), ..summary }
 }
 

@@ -5,10 +5,10 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use tidewire::Stream;
+use tidewire_command::report::Summary;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 
 use super::{Interval, Order};
-use crate::report::Summary;
 
 /// First line of each direction: a name and the version.
 const HEAD: &str = "TWBENCH 1\n";

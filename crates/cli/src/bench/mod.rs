@@ -10,18 +10,16 @@
 mod alarm;
 pub mod client;
 mod control;
-pub(crate) mod delays;
 mod records;
 pub mod require;
 pub mod server;
-pub mod tally;
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Delay, RateControl};
+use tidewire_command::report::{Delay, RateControl};
 
 /// Shortest record: a time and a few bytes more.
 pub const LEAST_RECORD: u32 = 16;
@@ -88,24 +86,6 @@ pub struct Interval {
     /// Rate control at the end of the interval; absent where the client does not send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_control: Option<RateControl>,
-}
-
-/// The records of a whole run.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Records {
-    /// Records that arrived.
-    pub delivered: u64,
-    /// As [`Order::record_bytes`].
-    pub bytes_each: u32,
-    /// In-order delay: arrival of the last byte, minus the time at which the record was made, minus the least
-    /// such difference.
-    pub delay_ms: Delay,
-    /// The same for records made at least three seconds after the first one, when rate and loss of the path
-    /// are known.
-    #[serde(default)]
-    pub steady_delay_ms: Delay,
-    /// The least difference itself; known if both ends share a clock.
-    pub one_way_ms: Option<f64>,
 }
 
 /// Nanoseconds of the system's monotonic clock, which all processes of a machine share.

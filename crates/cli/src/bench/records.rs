@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire::Stream;
+use tidewire_command::records::{Delays, Records, Tally};
+use tidewire_command::report::Delay;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::alarm::Alarm;
-use super::delays::Delays;
-use super::tally::Tally;
-use super::{Interval, LEAST_RECORD, Order, Records, now_ns};
-use crate::report::Delay;
+use super::{Interval, LEAST_RECORD, Order, now_ns};
 
 /// Bytes of the time at the beginning of a record.
 const TIME: usize = 8;

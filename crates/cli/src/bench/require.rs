@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tidewire_lab::distribution::milliseconds;
+use tidewire_figures::milliseconds;
 use tidewire_units::{Probability, Rate, parse_duration};
 
-use crate::report::{Delay, Summary};
+use tidewire_command::report::{Delay, Summary};
 
 /// A bound of a figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ impl Requirement {
     pub fn describe(&self, value: Option<f64>) -> String {
         match (value, self.figure) {
             (None, _) => "not measured".into(),
-            (Some(value), Figure::Goodput) => crate::report::rate(value),
+            (Some(value), Figure::Goodput) => tidewire_command::report::rate(value),
             (Some(value), Figure::Loss | Figure::Overhead) => format!("{:.2} %", 100.0 * value),
             (Some(value), _) => format!("{value:.2} ms"),
         }
@@ -115,7 +115,7 @@ impl FromStr for Requirement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Records;
+    use tidewire_command::records::Records;
 
     #[test]
     fn bounds_are_read_and_judged() {

@@ -4,15 +4,14 @@ use std::io;
 use std::time::Instant;
 
 use tidewire::{Connection, Stream};
+use tidewire_command::exit::Failure;
+use tidewire_command::report::{self, Role, Summary};
 use tokio::io::AsyncReadExt;
 
 use super::client::{arrived, failure, unexpected};
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
 use super::{Order, clock_name, is_our_clock};
-use crate::exit::Failure;
-use crate::report::Summary;
-use crate::session::{self, Role};
 
 /// Runs the order of one connection. Returns the figures that this side knows.
 ///
@@ -63,7 +62,7 @@ async fn send(
         other => return Err(unexpected(&other)),
     }
     let stats = connection.stats();
-    Ok(session::summary(&stats, Role::Sender, stats.bytes.app_sent, begun.elapsed()))
+    Ok(report::summary(&stats, Role::Sender, stats.bytes.app_sent, begun.elapsed()))
 }
 
 async fn receive(

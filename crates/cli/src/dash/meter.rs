@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{DelayHistogram, Plan, TraceEvent};
-use tidewire_lab::distribution::milliseconds;
+use tidewire_figures::milliseconds;
 use tidewire_proto::connection::StreamId;
 use tidewire_proto::trace::{PacketContent, SymbolOrigin};
 

@@ -28,9 +28,9 @@ use self::recorded::Recorded;
 pub use self::recorded::{Each, Recording};
 pub use self::server::Serving;
 use self::server::{Frames, Port, Source};
-use crate::exit::Failure;
-use crate::report::Console;
 use crate::watch::{Batch, Consumer};
+use tidewire_command::exit::Failure;
+use tidewire_command::report::Console;
 
 /// How long the end of a job waits for its pages to read the last frames. Chosen: a page that is not stalled
 /// reads them within a few milliseconds, and nobody waits for one that is.
@@ -55,7 +55,7 @@ fn announce(url: &str, console: &Console) {
 /// Takes the port `address` and shows the job `verb` there.
 ///
 /// # Errors
-/// [`crate::exit::Exit::Usage`] if the port is taken.
+/// [`tidewire_command::exit::Exit::Usage`] if the port is taken.
 pub fn watch(address: SocketAddr, verb: &str, console: &Console) -> Result<Box<dyn Consumer>, Failure> {
     let port = Port::take(address)?;
     let url = port.url();
@@ -72,7 +72,7 @@ pub fn watch(address: SocketAddr, verb: &str, console: &Console) -> Result<Box<d
 /// Takes the port `address` and shows recordings there, until the result is dropped.
 ///
 /// # Errors
-/// [`crate::exit::Exit::Usage`] if the port is taken.
+/// [`tidewire_command::exit::Exit::Usage`] if the port is taken.
 pub fn show(address: SocketAddr, recordings: Vec<Box<dyn Recording>>, console: &Console) -> Result<Serving, Failure> {
     let port = Port::take(address)?;
     let url = port.url();

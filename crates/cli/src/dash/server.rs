@@ -20,12 +20,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_core::Stream;
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::sync::{mpsc, oneshot};
 
 use super::gate::Gate;
 use super::page;
 use super::what_if::{MOST_ASKED, Refusal, Replays};
-use crate::exit::{Exit, Failure, OrExit};
 
 /// Bytes of a token. Chosen: nobody guesses 128 bits.
 const TOKEN_BYTES: usize = 16;

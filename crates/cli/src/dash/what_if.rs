@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
+use tidewire_command::options::Coding;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::server::Frames;
-use crate::options::Coding;
 use crate::what_if::{self, News};
 
 /// Most replays that wait for the one that runs. Chosen: the pages of a few people.

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::{Config, Connection, Credentials};
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::report::{Console, Event};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -20,9 +22,7 @@ use super::remote::{Remote, exit_of};
 use super::sockets::Port;
 use super::target::{PortForward, SocksForward, Target};
 use super::{MAX_CONNECTIONS, single};
-use crate::exit::{Exit, Failure};
 use crate::live::{Attempts, Live};
-use crate::report::{Console, Event};
 use crate::ssh::Way;
 
 /// What the options `-L`, `-D` and `-R` ask for.

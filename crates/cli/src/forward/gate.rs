@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::Stream;
+use tidewire_command::report::Console;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -21,7 +22,6 @@ use super::socks::{self, Reply};
 use super::target::Target;
 use super::{ACCEPT_PAUSE, OUTAGE_PATIENCE, report};
 use crate::live::Live;
-use crate::report::Console;
 
 /// Limit of SOCKS clients whose request is not whole, for each port. Chosen: a browser opens some dozens of
 /// connections at once.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use tidewire::{Connection, Stream};
+use tidewire_command::report::{Console, Event};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,7 +19,6 @@ use super::header::{Answer, Code, Request, write_answer};
 use super::relay::{Relay, Relayed};
 use super::sockets::Port;
 use super::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward, report};
-use crate::report::{Console, Event};
 
 /// The limits of one client's ports.
 pub(super) struct Limits {

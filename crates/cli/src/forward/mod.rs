@@ -30,7 +30,7 @@ pub use target::{PortForward, SocksForward, Target, TargetError};
 use tidewire::{ReadHalf, WriteHalf};
 
 use self::relay::Relayed;
-use crate::report::Console;
+use tidewire_command::report::Console;
 
 /// Limit of TCP connections carried at once that one end accepted. More of them wait to be accepted. Chosen:
 /// half of the usual limit of 1,024 open files.

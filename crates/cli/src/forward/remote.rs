@@ -7,6 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use tidewire::{Connection, Stream};
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::report::{Console, Event};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -17,9 +19,7 @@ use super::header::{Answer, Code, Request, read_answer, read_request, write_requ
 use super::relay::Relayed;
 use super::target::PortForward;
 use super::{REQUEST_PATIENCE, outward, report};
-use crate::exit::{Exit, Failure};
 use crate::live::LONGEST_PAUSE;
-use crate::report::{Console, Event};
 
 /// All `-R` options. The id of a port is its place among them.
 pub(super) struct Remote {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tidewire::{Connection, Stream};
+use tidewire_command::report::Console;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -14,7 +15,6 @@ use super::listener::{self, Limits};
 use super::relay::Relayed;
 use super::target::Target;
 use super::{REQUEST_PATIENCE, outward, report};
-use crate::report::Console;
 
 /// What the streams of one connection share.
 struct Served {

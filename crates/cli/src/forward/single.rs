@@ -8,6 +8,7 @@ use std::io;
 use std::pin::pin;
 
 use tidewire::{Connection, ReadHalf, Stream, WriteHalf};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -15,7 +16,6 @@ use super::abandon;
 use super::client::{drained, refused};
 use super::header::{Request, read_answer, write_request};
 use super::target::Target;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::pipe::stdio;
 use crate::session::CLOSE_WAIT;
 

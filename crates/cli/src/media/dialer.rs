@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Stream};
+use tidewire_command::exit::Failure;
+use tidewire_command::report::Console;
 use tokio::sync::watch;
 
 use super::meeting;
 use super::state::Event;
 use super::wire::Side;
-use crate::exit::Failure;
 use crate::live::{Attempts, Live};
-use crate::report::Console;
 use crate::session;
 
 /// What is needed to connect.
@@ -35,7 +35,7 @@ impl Dialer {
     /// before the summary of each connection. The first attempt to connect must succeed.
     ///
     /// # Errors
-    /// [`crate::exit::Exit::Unreachable`] if nothing answers at first, [`crate::exit::Exit::Other`] if the
+    /// [`tidewire_command::exit::Exit::Unreachable`] if nothing answers at first, [`tidewire_command::exit::Exit::Other`] if the
     /// far end plays the same part or is no `tidewire live`.
     pub async fn run(
         &self,

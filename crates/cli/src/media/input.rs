@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidewire_lab::punctual::be_prompt;
+use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::oneshot;
 
 use super::address::{Network, Place};

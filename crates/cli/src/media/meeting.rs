@@ -7,11 +7,11 @@ use std::io;
 use std::time::Duration;
 
 use tidewire::{CloseCode, Connection, Stream};
+use tidewire_command::exit::{Exit, Failure};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::wire::{Answer, Greeting, Side, read_answer, read_greeting, write_answer, write_greeting};
-use crate::exit::{Exit, Failure};
 use crate::session;
 
 /// Time for a greeting or its answer. It follows the handshake at once, so this leaves time to repair losses.

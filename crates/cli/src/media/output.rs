@@ -12,15 +12,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use tidewire_lab::punctual::be_prompt;
+use tidewire_command::records::Delays;
+use tidewire_command::report::Delay;
+use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::Notify;
 
 use super::address::{Network, Place};
 use super::playout::{Due, Playout};
 use super::state::Out;
 use super::wire::{Head, Played};
-use crate::bench::delays::Delays;
-use crate::report::Delay;
 
 /// Where datagrams of a program go.
 #[derive(Debug)]

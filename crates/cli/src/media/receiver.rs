@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire::{Config, Connection, Endpoint, Stream};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{self, Console, Event as Common, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,9 +20,7 @@ use super::meeting;
 use super::output::Output;
 use super::state::Event;
 use super::wire::{Side, read_end, write_played};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event as Common};
-use crate::session::{self, CLOSE_WAIT, DONE, Role};
+use crate::session::{self, CLOSE_WAIT, DONE};
 
 /// Plays out what arrives. The newest session has the outputs.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Receiver {
         self.tell();
         let stats = connection.stats();
         let bytes = stats.bytes.app_received;
-        self.console.summary(&session::summary(&stats, Role::Receiver, bytes, begun.elapsed()));
+        self.console.summary(&report::summary(&stats, Role::Receiver, bytes, begun.elapsed()));
         ended
     }
 

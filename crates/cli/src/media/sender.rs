@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire::{Config, Connection, Endpoint, Stream};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{self, Console, Event as Common, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,9 +23,7 @@ use super::meeting;
 use super::state::{Event, Sent};
 use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event as Common};
-use crate::session::{self, CLOSE_WAIT, DONE, Role};
+use crate::session::{CLOSE_WAIT, DONE};
 
 /// Reads the inputs and serves every receiver that connects.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Sender {
         connection.close(DONE, "");
         self.tell();
         let stats = connection.stats();
-        self.console.summary(&session::summary(&stats, Role::Sender, stats.bytes.app_sent, begun.elapsed()));
+        self.console.summary(&report::summary(&stats, Role::Sender, stats.bytes.app_sent, begun.elapsed()));
     }
 
     /// Sends to a receiver until the inputs end and it has reported. The error says why that did not happen.

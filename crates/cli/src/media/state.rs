@@ -1,10 +1,10 @@
 //! What `live` reports: counts of datagrams at each end, for programs and for people.
 
 use serde::Serialize;
+use tidewire_command::report::Delay;
 
 use super::feed::Taken;
 use super::wire::Played;
-use crate::report::Delay;
 
 /// What `live` prints with `--json`.
 #[derive(Serialize)]

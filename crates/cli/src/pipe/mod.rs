@@ -10,10 +10,10 @@ use std::io;
 use std::time::Duration;
 
 use tidewire::{CloseCode, CloseReason, Connection, ConnectionLost, Stream};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::session::{CLOSE_WAIT, CUT_OFF, DONE};
 
 /// First bytes of each direction: a name and the version.

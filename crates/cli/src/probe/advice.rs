@@ -5,12 +5,12 @@
 //! its origin.
 
 use serde::Serialize;
+use tidewire_command::report::rate;
 
 use super::outlook::{Outlook, Point};
 use super::phase::LIGHT_RATE;
 use super::police::Policer;
 use super::{Phase, Spread, interval};
-use crate::report::rate;
 
 /// A conclusion, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

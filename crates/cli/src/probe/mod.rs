@@ -12,15 +12,16 @@ pub mod follow;
 pub mod outlook;
 pub mod phase;
 pub mod police;
+pub mod tradeoff;
 pub mod words;
 
 use serde::Serialize;
 use tidewire::Stats;
-use tidewire_lab::distribution::milliseconds;
+use tidewire_figures::milliseconds;
 
-use crate::report::{RateControl, Reordering};
 use follow::Followed;
 use police::{Dropped, Policer};
+use tidewire_command::report::{RateControl, Reordering};
 
 /// The result of one load.
 #[derive(Clone, Debug, Default, Serialize)]

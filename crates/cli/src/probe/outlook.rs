@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{Config, Plan, Target};
-use tidewire_lab::distribution::milliseconds;
+use tidewire_figures::milliseconds;
 use tidewire_proto::model::asking::Asking;
 use tidewire_proto::model::gilbert;
 use tidewire_proto::path::LossEstimate;

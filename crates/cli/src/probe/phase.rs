@@ -8,15 +8,16 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Redundancy};
-use tidewire_lab::distribution::milliseconds;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
+use tidewire_command::report::{Console, Summary, rate};
+use tidewire_figures::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::follow::{Followed, Following};
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Order, client, clock_name};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Summary, rate};
-use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
+use crate::session::{self, CUT_OFF, DONE};
 
 /// Rate of the records of the light phase, in bits per second. Chosen: little on any path where coding is
 /// useful, and too little to fill a queue.

@@ -10,9 +10,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use tidewire_command::report::rate as rate_in_words;
 
 use super::follow::Followed;
-use crate::report::rate as rate_in_words;
 
 /// Drops that say anything.
 const LEAST_DROPS: usize = 96;

@@ -1,7 +1,8 @@
 //! What was measured, as a table for people: a line for each figure, a column for each phase.
 
+use tidewire_command::report::{RateControl, rate};
+
 use super::{Phase, Spread};
-use crate::report::{RateControl, rate};
 
 /// The table, ending in a line break.
 pub fn table(light: &Phase, full: &Phase) -> String {

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::process::Stdio;
 
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure};
 use tokio::net::lookup_host;
 use tokio::process::Command;
 
 use super::host::Host;
-use crate::exit::{Exit, Failure};
 
 /// Limit of addresses of a name. Chosen: one of each family, and one to spare; the far end has its own
 /// besides.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use clap::Args;
 use tidewire::link::Link;
 use tidewire::{CloseReason, Config};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::time::{Instant, sleep_until};
 
 use super::handover::{self, Job};
-use crate::exit::{Exit, Failure, OrExit};
 use crate::listen::{Listen, Naming};
 use crate::session::SURPLUS;
 

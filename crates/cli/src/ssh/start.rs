@@ -9,6 +9,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -17,8 +19,6 @@ use super::handover::{self, Job};
 use super::host::Host;
 use super::way::Way;
 use super::{Ssh, Words};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::Console;
 
 /// Most bytes that the far user's shell may print before the link. Chosen: a hundred screens.
 const MOST_PRINTED: u64 = 1 << 20;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Endpoint};
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::report::Console;
 
 use super::host::Host;
-use crate::exit::{Exit, Failure};
-use crate::report::Console;
 use crate::session;
 use crate::via::Through;
 

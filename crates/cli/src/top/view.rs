@@ -6,9 +6,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+use tidewire_command::report::rate;
 
 use super::Figures;
-use crate::report::rate;
 
 /// Size of a picture without a terminal. Chosen: what most terminals have at least, and room for all figures.
 const PLAIN: (u16, u16) = (100, 30);

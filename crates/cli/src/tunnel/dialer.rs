@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Credentials};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::timeout;
@@ -15,9 +17,7 @@ use super::greeting::{Answer, read_answer, write_greeting};
 use super::hub::Hub;
 use super::routes::{Outer, Routes};
 use super::state::Event;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::live::{Attempts, Live};
-use crate::report::Console;
 use crate::session;
 use crate::via::Through;
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire::{CloseCode, Connection, Endpoint};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{self, Console, Event as Common, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,9 +15,7 @@ use super::greeting::{Answer, read_greeting, write_answer};
 use super::hub::Hub;
 use super::peers::{Listed, Peer};
 use super::state::Event;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event as Common};
-use crate::session::{self, Role};
+use crate::session;
 
 /// Time for a greeting to arrive. It follows the handshake at once, so this leaves time to repair its losses.
 const GREETING_PATIENCE: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ async fn serve_one(connection: Connection, hub: Arc<Hub>, console: Console, mut 
     console.event(&Event::Lost { peer: &peer, reason });
     let stats = connection.stats();
     let bytes = stats.bytes.app_sent + stats.bytes.app_received;
-    console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
+    console.summary(&report::summary(&stats, Role::Both, bytes, begun.elapsed()));
 }
 
 /// Answers the greeting and carries packets. Returns why that ended.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire_lab::distribution::milliseconds;
+use tidewire_command::report::Console;
+use tidewire_figures::milliseconds;
 
 use super::counts::Counts;
 use super::hub::Hub;
 use super::peers::Listed;
-use crate::report::Console;
 
 /// Time between two reports of the state with `--json`.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{Connection, Endpoint};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{self, Console, Summary, rate};
 use tidewire_units::{Rate, parse_duration, parse_size};
 use tokio::task::JoinSet;
 
 use crate::bench::require::Requirement;
 use crate::bench::{Order, client, clock_name, server};
-use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
-use crate::options::{Coding, Output};
-use crate::report::{self, Console, Summary, rate};
-use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
 use crate::via::Via;
 use crate::watch::WatchArgs;
 
@@ -131,7 +132,7 @@ async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let serving = serve_all(&endpoint, args.once, console);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, console, serving)).await;
     session::close(&endpoint).await;
-    session::quietly(ended)
+    quietly(ended)
 }
 
 async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result<(), Failure> {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 
 use super::Cli;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::settings::{Settings, options, verbs};
 
 /// The verbs of the configuration.

@@ -7,12 +7,13 @@ use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::Output;
+use tidewire_command::report::Console;
+
 use crate::dash::{self, Each, Recording};
-use crate::exit::{Exit, Failure};
-use crate::options::Output;
 use crate::recording::{Item, Reader};
-use crate::report::Console;
-use crate::session::{self, unless_interrupted};
 
 /// Arguments of `dash`.
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         recordings.push(Box::new(Kept { name: path.display().to_string(), path }));
     }
     let _serving = dash::show(args.listen, recordings, &console)?;
-    session::quietly(unless_interrupted(std::future::pending()).await)
+    quietly(unless_interrupted(std::future::pending()).await)
 }
 
 /// A recording in a file.

@@ -2,16 +2,16 @@
 //! and `-W`.
 
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_hung_up};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::Console;
 use tidewire_proto::config::KEEP_ALIVE;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::client::{Client, Ports};
 use crate::forward::{HostPattern, MAX_STREAMS, PortForward, Rule, SocksForward, Target};
 use crate::keys::{self, Own};
 use crate::link;
-use crate::options::{Coding, Output};
-use crate::report::Console;
-use crate::session::{self, unless_hung_up};
 use crate::ssh::{self, Host, Job, Ssh, Way};
 use crate::via::Via;
 use crate::watch::WatchArgs;
@@ -139,5 +139,5 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         Some(target) => unless_hung_up(client.run_single(target)).await,
         None => unless_hung_up(client.run(&ports, bound)).await,
     };
-    client.close(session::quietly(ended)).await
+    client.close(quietly(ended)).await
 }

@@ -6,10 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidewire::{new_private_key, new_secret};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Console;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
-use crate::report::Console;
 
 /// Arguments of `keygen`.
 #[derive(Debug, clap::Args)]

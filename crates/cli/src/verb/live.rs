@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use tidewire::Config;
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::Console;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link::is_link;
 use crate::listen::{self, Naming};
@@ -17,9 +20,7 @@ use crate::media::output::Output as Sinks;
 use crate::media::receiver::Receiver;
 use crate::media::sender::Sender;
 use crate::media::state::Event;
-use crate::options::{Coding, Output};
-use crate::report::Console;
-use crate::session::{self, unless_interrupted};
+use crate::session;
 use crate::watch::WatchArgs;
 
 /// Time between two reports.
@@ -82,7 +83,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             Err(Failure::message(Exit::Usage, wanted))
         }
     };
-    session::quietly(ended)
+    quietly(ended)
 }
 
 async fn send(args: &Args, inputs: &[Place], far: &Place, console: &Console) -> Result<(), Failure> {

@@ -1,17 +1,13 @@
 //! The verbs. Each has a file or folder with its arguments, its events and its `run`. `main` calls [`main`].
 
 mod bench;
-mod completions;
 mod config;
 mod dash;
 mod demo;
 mod forward;
 mod keygen;
-mod lab;
 mod live;
-mod man;
-mod network;
-mod papers;
+mod moved;
 mod pipe;
 mod probe;
 mod receive;
@@ -19,21 +15,22 @@ mod relay;
 mod replay;
 mod send;
 mod serve;
-mod sim;
 mod top;
 #[cfg(target_os = "linux")]
 mod tunnel;
 
-use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{block_on, unless_interrupted};
+use tidewire_command::log;
+use tidewire_command::manual::{self, Completions};
+use tidewire_command::report::Console;
 
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::Console;
-use crate::session::unless_interrupted;
+use crate::backend;
+use crate::link::LINK_VARIABLE;
 use crate::settings::Settings;
-use crate::{backend, log};
 
 /// A coded transport for links that lose packets.
 #[derive(Debug, Parser)]
@@ -74,26 +71,23 @@ pub enum Command {
     Relay(Box<relay::Args>),
     /// Make a new secret or key pair
     Keygen(keygen::Args),
-    /// Emulate a lossy link, and measure over it
-    #[command(subcommand)]
-    Lab(lab::Command),
-    /// Run a scenario in virtual time
-    Sim(sim::Args),
     /// Show recordings of --record in a browser, packet by packet
     Dash(dash::Args),
     /// Run a recorded flow again over its recorded path, with other choices
     Replay(replay::Args),
     /// Show the figures of a running job in a terminal
     Top(top::Args),
-    /// Reproduce the figures and tables of a paper as data
-    Papers(papers::Args),
     /// Check or show the settings from files and the environment
     #[command(subcommand)]
     Config(config::Command),
     /// Print the script that makes a shell complete verbs and options
-    Completions(completions::Args),
+    #[command(after_help = "For bash: tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire")]
+    Completions(Completions),
     /// Print the manual page [example: tidewire man | man -l -]
     Man,
+    /// Verbs that this command had
+    #[command(flatten)]
+    Moved(moved::Verb),
 }
 
 /// Parses the command line. It overrides the settings of files and the environment.
@@ -139,21 +133,19 @@ pub fn main() -> ExitCode {
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),
         Command::Relay(args) => with(args.output.console(), |console| block_on(relay::run(*args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |console| keygen::run(&args, &console)),
-        Command::Lab(command) => lab::run(command),
         Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),
         Command::Completions(args) => with(Console::new(false, false), |_| {
-            completions::run(&args);
+            args.print(Cli::command());
             Ok(())
         }),
         Command::Man => with(Console::new(false, false), |_| {
-            man::run();
+            manual::print(Cli::command(), &[(LINK_VARIABLE, "The link to connect to, if the command line has none.")]);
             Ok(())
         }),
-        Command::Papers(args) => with(args.output.console(), |console| papers::run(&args, &console)),
+        Command::Moved(verb) => with(Console::new(false, false), |_| verb.refuse()),
         Command::Dash(args) => with(args.output.console(), |console| block_on(dash::run(args, console))),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
         Command::Replay(args) => with(args.output.console(), |console| replay::run(&args, &console)),
-        Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };
     match ended {
         Ok(()) => Exit::Done.into(),
@@ -169,10 +161,4 @@ type Ended = Result<(), Failure>;
 fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ended) {
     let ended = verb(console.clone());
     (console, ended)
-}
-
-/// Runs an asynchronous verb. Each verb decides what Ctrl-C ends.
-fn block_on(verb: impl Future<Output = Ended>) -> Ended {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
-    runtime.block_on(verb)
 }

@@ -6,17 +6,18 @@ use std::time::Instant;
 
 use tidewire::link::Link;
 use tidewire::{Config, Connection, Endpoint};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{self, Console, Event, Role};
 use tidewire_proto::config::KEEP_ALIVE;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
-use crate::options::{Coding, Output};
 use crate::pipe::{self, PipeEnd};
-use crate::report::{Console, Event};
-use crate::session::{self, Role, unless_interrupted};
+use crate::session;
 use crate::via::Via;
 use crate::watch::WatchArgs;
 
@@ -65,7 +66,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let stats = connection.stats();
     session::close(&endpoint).await;
     let bytes = ended.as_ref().map_or(0, |moved| moved.sent + moved.received);
-    console.conclude(&session::summary(&stats, Role::Both, bytes, elapsed), ended.map(|_| ()))
+    console.conclude(&report::summary(&stats, Role::Both, bytes, elapsed), ended.map(|_| ()))
 }
 
 /// The other side: a listener, or whoever connects to this address.

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{Console, Summary, rate};
+use tidewire_figures::chart::terminal::Style;
 use tidewire_units::{Rate, parse_duration};
 
-use crate::chart::terminal::Style;
-use crate::chart::tradeoff::{svg, terminal};
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, Own};
 use crate::link;
-use crate::options::{Coding, Output};
 use crate::probe::advice::{Advice, Subject, advise};
 use crate::probe::outlook::{Ground, Outlook, Point, predict};
 use crate::probe::phase::{Pressure, Probe, measure};
 use crate::probe::police::Policer;
+use crate::probe::tradeoff::{svg, terminal};
 use crate::probe::{Phase, recognise, words};
-use crate::report::{Console, Summary, rate};
 
 /// The events of the results of `probe`.
 #[derive(Serialize)]

@@ -9,15 +9,16 @@ use tidewire::{CloseReason, Connection, Endpoint};
 use tidewire_units::parse_size;
 use tokio::task::JoinSet;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::listen::{self, Listen, Naming};
-use crate::options::{Coding, Output};
 use crate::progress::Meter;
-use crate::report::{Console, Event};
-use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
 use crate::ssh::Job;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{Console, Event, Role};
 use tidewire_transfer::{self as transfer, Destination, Limits};
 
 use super::send::{cut_off, judge};

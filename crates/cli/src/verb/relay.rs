@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{CloseCode, CloseReason, Config, Credentials, RateControl, Relay, RelayCounts, Relaying, Report};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::Output;
+use tidewire_command::report::Console;
 use tidewire_units::Rate;
 
 use crate::backend;
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
-use crate::options::Output;
-use crate::report::Console;
-use crate::session::{self, CLOSE_WAIT, unless_interrupted};
+use crate::session::CLOSE_WAIT;
 use crate::via;
 
 /// Time between two reports of the state with `--json`; that of `tunnel`.
@@ -166,7 +167,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     // A neighbour that does not answer must not delay the end.
     let _ = tokio::time::timeout(CLOSE_WAIT, relay.close()).await;
     tell(&relay, &console);
-    session::quietly(ended)
+    quietly(ended)
 }
 
 /// The settings of the hops.

@@ -4,9 +4,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
-use crate::options::{Coding, Output};
-use crate::report::Console;
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::Console;
+
 use crate::what_if::{self, News, Row};
 
 /// Arguments of `replay`.

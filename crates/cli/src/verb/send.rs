@@ -8,15 +8,16 @@ use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
 use tokio::time::{sleep, timeout};
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
 use crate::keys::{self, Own};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{Console, Event, Role};
 
 use crate::link::{self, LINK_VARIABLE};
-use crate::options::{Coding, Output};
 use crate::progress::{Meter, failed};
-use crate::report::{Console, Event};
-use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
+use crate::session::{self, CUT_OFF, DONE};
 use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
 use crate::via::Via;
 use crate::watch::WatchArgs;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire::{CloseReason, Connection, Endpoint};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::{self, Console, Event, Role};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::{Allowed, HostPattern, MAX_STREAMS, Rule, server};
 use crate::listen::{self, Listen, Naming};
-use crate::options::{Coding, Output};
-use crate::report::{Console, Event};
-use crate::session::{self, Role, unless_interrupted};
+use crate::session;
 use crate::ssh::Job;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
@@ -69,7 +70,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     drop(stop);
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
-    session::quietly(ended)
+    quietly(ended)
 }
 
 /// What is allowed, and how the other machine uses the first rule.
@@ -135,7 +136,7 @@ async fn serve_one(
     };
     let stats = connection.stats();
     let bytes = stats.bytes.app_sent + stats.bytes.app_received;
-    console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
+    console.summary(&report::summary(&stats, Role::Both, bytes, begun.elapsed()));
     ended
 }
 

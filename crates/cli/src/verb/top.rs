@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::top::Figures;
 use crate::top::scrape::{Scrape, ScrapeError};
 use crate::top::view::Shown;

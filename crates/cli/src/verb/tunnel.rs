@@ -9,16 +9,17 @@ use std::sync::Arc;
 use clap::Subcommand;
 use ipnet::IpNet;
 use tidewire::{Config, PublicKey};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::options::{Coding, Output};
+use tidewire_command::report::Console;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::exit::{Exit, Failure, OrExit};
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
-use crate::options::{Coding, Output};
-use crate::report::Console;
-use crate::session::{self, unless_interrupted};
+use crate::session;
 use crate::tunnel::addresses::{Entry, only_peer, parse_address, parse_network, read_peers};
 use crate::tunnel::device::Device;
 use crate::tunnel::dialer::{Dialer, Far};
@@ -107,7 +108,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let dialer = Dialer::new(Far { link, through, credentials, addresses }, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
-    dialer.close(session::quietly(ended)).await
+    dialer.close(quietly(ended)).await
 }
 
 async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(), Failure> {
@@ -132,7 +133,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
     drop(stop);
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
-    session::quietly(ended)
+    quietly(ended)
 }
 
 /// Reads the list of peers again, and returns their keys. A list that is wrong changes nothing.

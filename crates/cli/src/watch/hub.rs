@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use tidewire::trace::{Trace, TraceEvent};
 use tidewire::{Log, Time};
+use tidewire_command::report::Console;
 use tidewire_proto::endpoint::ConnectionHandle;
 
 use super::consumer::{Batch, Consumer, Observed};
-use crate::report::Console;
 
 /// Time between two batches. Chosen: five batches for each step of a display at 10 Hz, and few wake-ups.
 const PERIOD: Duration = Duration::from_millis(20);

@@ -24,11 +24,11 @@ pub use consumer::{Batch, Consumer, Observed};
 use hub::Hub;
 pub use hub::Watching;
 use record::Recorder;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::keylog::KeyLogging;
+use tidewire_command::report::Console;
 
 use crate::dash;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::keylog::KeyLogging;
-use crate::report::Console;
 
 /// Port of `--metrics` that `top` looks at. Chosen: beside 7700, the port of the examples of links.
 pub const METRICS_PORT: u16 = 7_780;

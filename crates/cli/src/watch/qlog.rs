@@ -16,10 +16,10 @@ use qlog::{CommonFields, ReferenceTime, TraceSeq, VantagePoint, VantagePointType
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidewire::trace::{PacketContent, SymbolOrigin, TraceEvent};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_proto::connection::Side;
 
 use super::{Batch, Consumer, Job, Observed};
-use crate::exit::{Exit, Failure, OrExit};
 
 /// Names and describes our events. Another number is another meaning of some event.
 const SCHEMA: &str = "https://github.com/tidewire/tidewire/blob/main/docs/qlog.md#1";

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tidewire_command::exit::{Exit, Failure};
+
 use super::{Batch, Consumer, Job};
-use crate::exit::{Exit, Failure};
 use crate::recording::{Header, WriteError, Writer};
 
 /// Greatest length of a recording if the user gives none. Chosen: hours of most jobs, and little of a disk.

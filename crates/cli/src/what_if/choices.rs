@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use clap::Parser;
 use tidewire::{Config, Redundancy};
-use tidewire_lab::distribution::milliseconds;
+use tidewire_figures::milliseconds;
 use tidewire_proto::profile::{Named, Profile};
 use tidewire_sim::replay::Recorded;
 
-use crate::exit::{Exit, Failure, OrExit};
-use crate::options::Coding;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::options::Coding;
 
 /// Redundancies that are tried if the user names no choice: from none to a third, and the default.
 const TRIED: [&str; 6] = ["none", "every:20", "every:10", "every:5", "every:4", "adaptive"];

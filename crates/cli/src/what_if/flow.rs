@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use tidewire_command::exit::{Exit, Failure};
 use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::replay::{Gather, Recorded};
 
 use super::{News, Tell};
-use crate::exit::{Exit, Failure};
 use crate::recording::{Item, ReadError, Reader};
 
 /// Most connections of a recording that are looked at. Chosen: memory for the packets of each.

@@ -9,16 +9,16 @@ mod flow;
 use std::path::Path;
 
 use serde::Serialize;
-use tidewire_lab::distribution::Distribution;
+use tidewire_figures::Distribution;
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::replay::{Recorded, Replayed};
 
 pub use choices::parse;
 
-use crate::chart::runs;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::options::Coding;
-use crate::report::Delay;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::options::Coding;
+use tidewire_command::report::Delay;
+use tidewire_figures::chart::runs;
 
 /// One run: the recorded one, or a replay.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::process::{Running, tidewire};
+use crate::process::{Running, lab, tidewire};
 use crate::{needs, repository, schema};
 
 /// What tshark prints with the dissector and these arguments. Fails if a script failed.
@@ -41,7 +41,7 @@ fn simulated(folder: &Path, bytes: &str) -> (std::path::PathBuf, std::path::Path
     fs::write(&scenario, LINK).unwrap();
     let paths = [&scenario, &pcap, &keys].map(|path| path.to_str().unwrap());
     let arguments = ["sim", "--json", paths[0], "--bytes", bytes, "--pcap", paths[1], "--keylog", paths[2]];
-    let output = tidewire(&arguments).output().unwrap();
+    let output = lab(&arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary = schema::lines(&output.stdout).pop().unwrap();
     (pcap, keys, summary)
@@ -201,8 +201,8 @@ fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
     let folder = tempfile::tempdir().unwrap();
     let [scenario, pcap, keys] = ["link.toml", "lab.pcap", "keys"].map(|name| folder.path().join(name));
     fs::write(&scenario, LINK).unwrap();
-    let mut lab = Running::start(&["lab", "up", "--json", scenario.to_str().unwrap()]);
-    let hosts = lab.line();
+    let mut stage = Running::spawn(&mut lab(&["up", "--json", scenario.to_str().unwrap()]));
+    let hosts = stage.line();
     let [near, far, address] = ["near", "far", "far_address"].map(|name| hosts[name].as_str().unwrap().to_owned());
 
     let mut dumpcap = Command::new("ip");

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use tidewire_proxy::Proxy;
 
 use crate::keys::pair;
 use crate::process::{Running, lossy_link, tidewire};
@@ -13,7 +14,7 @@ use crate::schema;
 struct Stage {
     listener: Running,
     relay: Running,
-    _links: Vec<Running>,
+    _links: Vec<Proxy>,
     via: String,
     link: String,
 }

@@ -5,16 +5,33 @@
 pub mod sshd;
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tidewire_proxy::Proxy;
+use tidewire_sim::scenario::Scenario;
 
 use crate::schema;
 
-/// The command, with its stdin, stdout and stderr as pipes.
+/// The command `tidewire`, with its stdout and stderr as pipes.
 pub fn tidewire(arguments: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
+    program("tidewire", arguments)
+}
+
+/// The command `tidewire-lab`, in the same way.
+pub fn lab(arguments: &[&str]) -> Command {
+    program("tidewire-lab", arguments)
+}
+
+/// A command of the workspace. Cargo puts both beside the folder of the tests, but builds the command of another
+/// package only with the whole workspace.
+fn program(name: &str, arguments: &[&str]) -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let file = tests.ancestors().nth(2).unwrap().join(name);
+    assert!(file.is_file(), "{} is missing: cargo build --workspace makes it", file.display());
+    let mut command = Command::new(file);
     command
         .args(arguments)
         .env_remove("TIDEWIRE_LINK")
@@ -112,12 +129,24 @@ impl Running {
 }
 
 /// Starts a lossy link in front of the listener that printed `link`. Returns the link that leads through it.
-pub fn lossy_link(link: &str, settings: &[&str]) -> (Running, String) {
+/// `settings` are pairs as `tidewire-lab link` takes them, such as `--loss` and `10%`: loss toward the listener,
+/// rate and times both ways, and with `--back-` back from it.
+pub fn lossy_link(link: &str, settings: &[&str]) -> (Proxy, String) {
+    let [mut seed, mut both, mut there, mut back] = ["", "[link]\n", "[forward]\n", "[back]\n"].map(str::to_owned);
+    for pair in settings.chunks(2) {
+        let (key, value) = (pair[0].trim_start_matches("--"), pair[1]);
+        match key {
+            "seed" => seed = format!("seed = {value}\n"),
+            "loss" | "reorder" | "duplicate" | "corrupt" | "police" => there += &format!("{key} = \"{value}\"\n"),
+            _ if key.starts_with("back-") => back += &format!("{} = \"{value}\"\n", &key[5..]),
+            _ => both += &format!("{key} = \"{value}\"\n"),
+        }
+    }
+    let scenario = Scenario::parse(&[seed, both, there, back].concat(), Path::new("a link of a test")).unwrap();
     let to = address(link);
-    let mut proxy =
-        Running::start(&[&["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", &to], settings].concat());
-    let listening = proxy.line()["listening"].as_str().unwrap().to_owned();
-    (proxy, link.replace(&to, &listening))
+    let proxy = Proxy::start(([127, 0, 0, 1], 0).into(), to.parse().unwrap(), &scenario.link).unwrap();
+    let through = link.replace(&to, &proxy.address().to_string());
+    (proxy, through)
 }
 
 /// The part HOST:PORT of a link.

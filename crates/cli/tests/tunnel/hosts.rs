@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::process::Running;
+use crate::process::{Running, lab};
 
 /// Whether this machine and user can have a lab. If not, prints why.
 pub fn needs_lab() {
@@ -36,11 +36,11 @@ impl Hosts {
         let folder = tempfile::tempdir().unwrap();
         let scenario = folder.path().join("link.toml");
         fs::write(&scenario, format!("[link]\n{link}\n")).unwrap();
-        let mut lab = Running::start(&["lab", "up", "--json", scenario.to_str().unwrap()]);
-        let hosts = lab.line();
+        let mut stage = Running::spawn(&mut lab(&["up", "--json", scenario.to_str().unwrap()]));
+        let hosts = stage.line();
         let name = |key: &str| hosts[key].as_str().unwrap_or_else(|| panic!("{hosts}")).to_owned();
         let (near, far, far_address) = (name("near"), name("far"), name("far_address"));
-        Self { _lab: lab, near, far, far_address, folder, _turn: turn }
+        Self { _lab: stage, near, far, far_address, folder, _turn: turn }
     }
 
     /// The first and the last node of a network, and the namespaces of all nodes.
@@ -49,13 +49,13 @@ impl Hosts {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("network.toml");
         fs::write(&path, scenario).unwrap();
-        let mut lab = Running::start(&["lab", "up", "--json", path.to_str().unwrap()]);
-        let nodes: Vec<Value> = scenario.matches("[[node]]").map(|_| lab.wait_for("node")).collect();
+        let mut stage = Running::spawn(&mut lab(&["up", "--json", path.to_str().unwrap()]));
+        let nodes: Vec<Value> = scenario.matches("[[node]]").map(|_| stage.wait_for("node")).collect();
         let text = |node: &Value, key: &str| node[key].as_str().unwrap().to_owned();
         let names: Vec<_> = nodes.iter().map(|node| text(node, "namespace")).collect();
         let far_address = text(nodes.last().unwrap(), "address");
         let (near, far) = (names[0].clone(), names[names.len() - 1].clone());
-        (Self { _lab: lab, near, far, far_address, folder, _turn: turn }, names)
+        (Self { _lab: stage, near, far, far_address, folder, _turn: turn }, names)
     }
 
     pub fn file(&self, name: &str, text: &str) -> String {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tidewire_command::report::{RateControl, Reordering};
+
 use super::*;
 use crate::probe::outlook::{Ground, predict};
 use crate::probe::police::Dropped;
 use crate::probe::{Bursts, interval};
-use crate::report::{RateControl, Reordering};
 
 /// A path that loses `lost` of `packets` in runs of `burst`.
 fn phase(name: &'static str, packets: u64, lost: u64, burst: f64) -> Phase {

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 use tidewire::{Config, Connection};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{self, Console, Role};
+use tidewire_figures::chart::svg::Caption;
 
 use super::{Ends, LINK_IN_WORDS, Measured};
-use crate::chart::svg::Caption;
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::Console;
-use crate::session::{self, CLOSE_WAIT, DONE, Role};
+use crate::session::{self, CLOSE_WAIT, DONE};
 use crate::verb::send::{judge, send_over};
 use tidewire_transfer::{self as transfer, Destination, Found, scan};
 
@@ -80,18 +80,18 @@ impl Sent {
             let stats = connection.stats();
             connection.close(DONE, "");
             session::close(&near).await;
-            Ok((session::summary(&stats, Role::Sender, outcome.bytes, elapsed), outcome))
+            Ok((report::summary(&stats, Role::Sender, outcome.bytes, elapsed), outcome))
         };
         let (connection, (mut summary, outcome)): (Connection, _) = tokio::try_join!(receiver, sender)?;
         judge(&outcome)?;
         let stats = connection.stats();
-        let received = session::summary(&stats, Role::Receiver, outcome.bytes, begun.elapsed());
+        let received = report::summary(&stats, Role::Receiver, outcome.bytes, begun.elapsed());
         // Delay and ways of delivery are known where the data arrives.
         (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
         ends.stop().await?;
         let arrived = into.path().join(self.found.sources[0].name.as_str());
         let hash_ok = hash(&arrived).is_ok_and(|arrived| arrived == self.hash);
-        Ok(Measured { summary, curve: session::delays(&stats), hash_ok: Some(hash_ok) })
+        Ok(Measured { summary, curve: report::delays(&stats), hash_ok: Some(hash_ok) })
     }
 }
 

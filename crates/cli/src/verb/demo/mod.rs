@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tidewire::{Config, Connection, Endpoint, Profile, RateControl, Secret, new_secret};
-use tidewire_lab::proxy::Proxy;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::options::Output;
+use tidewire_command::report::{Console, Summary, rate};
+use tidewire_figures::chart::{Curve, svg, terminal};
 use tidewire_proto::profile::{ARQ, STREAM, block};
+use tidewire_proxy::Proxy;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
-use crate::chart::{Curve, svg, terminal};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::options::Output;
-use crate::report::{Console, Summary, rate};
 use crate::session;
 use crate::watch::WatchArgs;
 
@@ -93,7 +93,7 @@ struct Run {
 
 struct Measured {
     summary: Summary,
-    curve: tidewire_lab::distribution::Distribution,
+    curve: tidewire_figures::Distribution,
     hash_ok: Option<bool>,
 }
 

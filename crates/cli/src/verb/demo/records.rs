@@ -4,12 +4,12 @@
 //! arrive at once. Invariant: every run offers the same records at the same times.
 
 use tidewire::Config;
+use tidewire_command::exit::Failure;
+use tidewire_command::report::{self, Console};
+use tidewire_figures::chart::svg::Caption;
 
 use super::{Ends, LINK_IN_WORDS, Measured};
 use crate::bench::{self, Order};
-use crate::chart::svg::Caption;
-use crate::exit::Failure;
-use crate::report::Console;
 use crate::session::{self, DONE};
 
 /// The part in one line.
@@ -58,7 +58,7 @@ pub(super) async fn run(config: Config) -> Result<Measured, Failure> {
         Ok::<_, Failure>(summary)
     };
     let (connection, summary) = tokio::try_join!(receiver, sender)?;
-    let curve = session::delays(&connection.stats());
+    let curve = report::delays(&connection.stats());
     ends.stop().await?;
     Ok(Measured { summary, curve, hash_ok: None })
 }

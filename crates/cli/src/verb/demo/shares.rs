@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidewire::{Config, Connection, Endpoint};
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::{Console, RateControl, Summary, rate};
+use tidewire_figures::chart::over_time::{self, Panel, Trace};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,9 +21,6 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{Ends, configured};
-use crate::chart::over_time::{self, Panel, Trace};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, RateControl, Summary, rate};
 use crate::session::{self, DONE};
 
 /// The link: one of a home, whose queue holds a round trip.

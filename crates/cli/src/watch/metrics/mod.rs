@@ -19,12 +19,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::report::Event;
 
 use self::bounded::Bounded;
 use self::figures::Figures;
 use super::{Batch, Consumer, Job};
-use crate::exit::{Exit, Failure, OrExit};
-use crate::report::Event;
 
 /// The media type that `encode` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

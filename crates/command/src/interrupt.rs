@@ -1,0 +1,111 @@
+//! What Ctrl-C, a request to terminate and a hang-up end: the job, so that it can tell its peer.
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use tokio::sync::watch;
+
+use crate::exit::{Exit, Failure, OrExit};
+
+/// Runs an asynchronous verb on a runtime of its own. Each verb decides what Ctrl-C ends.
+///
+/// # Errors
+/// The failure of the verb; [`Exit::Other`] if the system gives no threads.
+pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
+    runtime.block_on(verb)
+}
+
+/// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it. A request that came
+/// after the first call of this function counts for all later ones, so none is lost between two jobs.
+///
+/// # Errors
+/// The failure of the job, or [`Exit::Sigint`].
+pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut interrupted = INTERRUPTED.get_or_init(heed_interrupts).clone();
+    let interrupted = async move {
+        if interrupted.wait_for(|interrupted| *interrupted).await.is_err() {
+            // Without handlers, the signals end the process anyway.
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        ended = job => ended,
+        () = interrupted => Err(Failure::message(Exit::Sigint, "interrupted")),
+    }
+}
+
+/// Whether this process was asked to end.
+static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+
+/// Begins to listen to Ctrl-C and to requests to terminate.
+fn heed_interrupts() -> watch::Receiver<bool> {
+    let (tell, told) = watch::channel(false);
+    let requested = requested_to_end();
+    tokio::spawn(async move {
+        if requested.await.is_some() {
+            tell.send_replace(true);
+        }
+    });
+    told
+}
+
+/// The same for a job that a hang-up ends too. The system's own reaction to it would leave the peer without
+/// a CLOSE.
+///
+/// # Errors
+/// The failure of the job, or [`Exit::Sigint`].
+pub async fn unless_hung_up<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        ended = unless_interrupted(job) => ended,
+        () = hung_up() => Err(Failure::message(Exit::Sigint, "interrupted by a hang-up")),
+    }
+}
+
+/// For a job that only Ctrl-C ends: Ctrl-C then needs no message, since the exit code tells it.
+///
+/// # Errors
+/// The failure of `ended`; [`Exit::Sigint`] without a message.
+pub fn quietly(ended: Result<(), Failure>) -> Result<(), Failure> {
+    ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
+}
+
+/// Registers for Ctrl-C and requests to terminate, and waits for one. `None` if the system refuses.
+#[cfg(unix)]
+fn requested_to_end() -> impl Future<Output = Option<()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return None };
+        tokio::select! {
+            received = interrupt.recv() => received,
+            received = terminate.recv() => received,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+async fn requested_to_end() -> Option<()> {
+    tokio::signal::ctrl_c().await.ok()
+}
+
+/// Waits for a hang-up of the terminal, or of the program that reads this one.
+async fn hung_up() {
+    #[cfg(unix)]
+    if !ignores_hang_ups()
+        && let Ok(mut hang_up) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
+    {
+        hang_up.recv().await;
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Whether this process was started to ignore hang-ups, as nohup(1) does. Only Linux tells.
+#[cfg(unix)]
+fn ignores_hang_ups() -> bool {
+    // A mask in hexadecimal digits, with signal 1, SIGHUP, as its lowest bit (proc_pid_status(5)).
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
