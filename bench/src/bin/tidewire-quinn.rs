@@ -1,4 +1,4 @@
-//! A TCP connection over one QUIC stream: quinn as `tidewire lab run --peer quinn-bbr` meets it.
+//! A TCP connection over one QUIC stream: quinn as `tidewire-lab run --peer quinn-bbr` meets it.
 //!
 //! ```sh
 //! tidewire-quinn far 10.99.0.2:4200 127.0.0.1:4001 bbr           # prints its certificate, alone on a line

@@ -1,7 +1,7 @@
 //! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between
 //! them. It needs no privileges.
 //!
-//! `lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads datagrams
+//! `tidewire-lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads datagrams
 //! from the sockets, gives them to the link with the time at which they were read, and sleeps in `poll` until
 //! the next delivery is due or a datagram arrives. Datagrams keep their ECN field, and the link sets the
 //! congestion mark in those whose sender knows it. All clients share the one link, like stations behind one

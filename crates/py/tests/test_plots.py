@@ -1,7 +1,7 @@
 """Figures: those of `papers/` are the committed files, and each of the others has what its data have.
 
 `data/probe.jsonl` and `data/replay.jsonl` are what `tidewire probe LINK -t 6s --json` and `tidewire replay
-FILE --json` printed across `tidewire lab link --rate 25mbit --rtt 60ms --loss gilbert:5%,2`.
+FILE --json` printed across `tidewire-lab link --rate 25mbit --rtt 60ms --loss gilbert:5%,2`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "rcdp").mkdir()
     wrong = [
         ([str(tmp_path)], "is not the folder of a paper"),
-        ([str(tmp_path / "rcdp")], "run `tidewire papers rcdp`"),
+        ([str(tmp_path / "rcdp")], "run `tidewire-lab papers rcdp`"),
         ([str(tmp_path / "absent")], "absent"),
         ([str(PROBE), str(tmp_path / "picture.tif2")], "tif2"),
     ]

@@ -336,7 +336,7 @@ impl fmt::Display for ScenarioError {
             ScenarioProblem::NotText => write!(f, "write the value with its unit in quotes, such as \"60ms\""),
             ScenarioProblem::IsNetwork => write!(
                 f,
-                "this file describes a network: use `tidewire sim`, `lab run` or `lab check`, or write [link] for two ends"
+                "this file describes a network: use `tidewire-lab sim`, `tidewire-lab run` or `tidewire-lab check`, or write [link] for two ends"
             ),
             ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both set the delay of the link: remove one"),
             ScenarioProblem::Setting(error) => error.fmt(f),

@@ -1,4 +1,4 @@
-//! The settings of a link as text: one grammar for scenario files and for the options of `tidewire lab link`.
+//! The settings of a link as text: one grammar for scenario files and for the options of `tidewire-lab link`.
 //!
 //! It is called while a configuration is read, never while a link operates. A setting is a key of
 //! [`SETTINGS`] and a text. [`LinkConfig::set`] replaces the old value, or leaves it unchanged if the text is

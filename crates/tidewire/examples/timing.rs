@@ -10,7 +10,7 @@
 //! `... -- control SECONDS` as much as the rate control `train` allows.
 //!
 //! With `via=ADDRESS` the connection goes to that address and the other end listens at 127.0.0.1:7701, so a
-//! link of `tidewire lab link` can lie between the two.
+//! link of `tidewire-lab link` can lie between the two.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `tidewire lab check [SCENARIO]`: compares the lab with the link that it emulates.
+//! `tidewire-lab check [SCENARIO]`: compares the lab with the link that it emulates.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::{link_of, network};
 /// The link if no scenario is given.
 const DEFAULT: &str = include_str!("check.toml");
 
-/// The events of `lab check`.
+/// The events of `tidewire-lab check`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -49,7 +49,7 @@ enum Event<'a> {
     },
 }
 
-/// Arguments of `lab check`.
+/// Arguments of `tidewire-lab check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Scenario file. Of a network, the way of its first flow is checked. The default link has 50 Mbit/s,

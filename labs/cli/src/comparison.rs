@@ -1,7 +1,7 @@
 //! Several peers over the same link: medians and ranges of their runs, as a table, and who is ahead of us in
 //! what.
 //!
-//! The verb `lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant: who did not
+//! The verb `tidewire-lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant: who did not
 //! carry the load is never ahead, and figures are compared as they are printed: what no reader can tell apart
 //! is no lead.
 
@@ -20,7 +20,7 @@ use tidewire_figures::chart::Curve;
 /// run.
 const SUSTAINED: f64 = 0.99;
 /// How late the emulator may hand on packets, in milliseconds at the 95th percentile, before delays are
-/// doubted: what `lab check` allows it.
+/// doubted: what `tidewire-lab check` allows it.
 const LATE_MS: f64 = 0.3;
 
 /// All runs of one peer.

@@ -1,4 +1,4 @@
-//! `tidewire lab contest [SCENARIO] --flows tidewire,cubic`: measures how flows share one queue.
+//! `tidewire-lab contest [SCENARIO] --flows tidewire,cubic`: measures how flows share one queue.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::{link_of, product};
 /// The link if no scenario is given.
 const DEFAULT: &str = include_str!("contest.toml");
 
-/// The event of `lab contest`.
+/// The event of `tidewire-lab contest`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -32,7 +32,7 @@ enum Event<'a> {
     },
 }
 
-/// Arguments of `lab contest`.
+/// Arguments of `tidewire-lab contest`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Scenario file. The default link has 25 Mbit/s, 60 ms round trip, a queue of one round trip and no loss

@@ -1,5 +1,5 @@
-//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
-//! joined by the scenario's link. [`peers`] has `lab run --peer`, [`network`] networks of more nodes.
+//! `tidewire-lab up SCENARIO` and `tidewire-lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
+//! joined by the scenario's link. [`peers`] has `tidewire-lab run --peer`, [`network`] networks of more nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub const REPORT_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// The hosts of `lab up` or `lab run` are ready.
+    /// The hosts of `tidewire-lab up` or `tidewire-lab run` are ready.
     Hosts {
         /// Network namespace of the near host.
         near: &'a str,
@@ -46,7 +46,7 @@ enum Event<'a> {
     },
 }
 
-/// Arguments of `lab up`.
+/// Arguments of `tidewire-lab up`.
 #[derive(Debug, clap::Args)]
 pub struct UpArgs {
     /// Scenario file with the link
@@ -58,7 +58,7 @@ pub struct UpArgs {
     pub output: Output,
 }
 
-/// Arguments of `lab run`.
+/// Arguments of `tidewire-lab run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// Scenario file with the link

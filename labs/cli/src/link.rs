@@ -1,4 +1,4 @@
-//! `tidewire lab link`: the link emulator as a UDP proxy, without privileges.
+//! `tidewire-lab link`: the link emulator as a UDP proxy, without privileges.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// The scenario that the options override if none is given: a perfect link.
 const PERFECT: &str = "";
 
-/// Arguments of `lab link`.
+/// Arguments of `tidewire-lab link`.
 #[derive(Debug, clap::Args)]
 pub struct LinkArgs {
     /// Scenario file to begin with; the options below override it

@@ -1,4 +1,4 @@
-//! `tidewire lab up` and `tidewire lab run` with the scenario of a network: its nodes as namespaces, and its
+//! `tidewire-lab up` and `tidewire-lab run` with the scenario of a network: its nodes as namespaces, and its
 //! flows in real time, or commands on its nodes.
 
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use crate::{product, report};
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// A node of `lab up` is ready.
+    /// A node of `tidewire-lab up` is ready.
     Node {
         /// Its name in the scenario.
         name: &'a str,

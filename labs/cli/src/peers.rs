@@ -1,4 +1,4 @@
-//! `tidewire lab run SCENARIO --peer tidewire,tcp-bbr`: sends the same records over the same link by each
+//! `tidewire-lab run SCENARIO --peer tidewire,tcp-bbr`: sends the same records over the same link by each
 //! peer in turn.
 
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::comparison::{self, Row};
 /// Shortest run. In a shorter one, the start dominates the figures.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// The events of `lab run --peer`.
+/// The events of `tidewire-lab run --peer`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -76,7 +76,7 @@ enum Event<'a> {
     },
 }
 
-/// Arguments of `lab run` that measure peers in place of a command.
+/// Arguments of `tidewire-lab run` that measure peers in place of a command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Peers")]
 pub struct Args {
@@ -84,7 +84,7 @@ pub struct Args {
     /// quinn-bbr, kcptun-fast3, srt-live ... (docs/lab.md)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["command", "other", "at"])]
     pub peer: Vec<String>,
-    /// File with more peers, in the format of crates/lab/src/peers.toml
+    /// File with more peers, in the format of labs/lab/src/peers.toml
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub peers: Option<PathBuf>,
     /// Rate of the records: a fraction of the link's rate, a rate, or `full` for as fast as the peer takes

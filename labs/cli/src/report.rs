@@ -1,4 +1,4 @@
-//! What `sim` and `lab run` print about a network: a line for each flow, each end of a tunnel and each
+//! What `sim` and `tidewire-lab run` print about a network: a line for each flow, each end of a tunnel and each
 //! direction of a link, or the events of `--json`.
 
 use std::collections::BTreeMap;

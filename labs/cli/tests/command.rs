@@ -139,7 +139,7 @@ fn wrong_scenarios_are_named_with_file_line_key_and_what_is_allowed() {
     }
 }
 
-/// The address on which a running `lab link` says that it listens.
+/// The address on which a running `tidewire-lab link` says that it listens.
 fn first_line(child: &mut std::process::Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();

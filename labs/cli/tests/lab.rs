@@ -67,7 +67,7 @@ fn is_left(name: &str) -> bool {
     [namespaces, devices].iter().any(|list| String::from_utf8_lossy(&list.stdout).contains(name))
 }
 
-/// Starts `lab up`, and returns the names of its hosts.
+/// Starts `tidewire-lab up`, and returns the names of its hosts.
 fn up(scenario: &File) -> (Running, [String; 2]) {
     let mut stage = Running::spawn(&mut lab(&["up", "--json", scenario.path.to_str().unwrap()]));
     let hosts = stage.line();
@@ -139,7 +139,7 @@ fn the_fates_of_packets_are_the_links() {
     let mut failed = Vec::new();
     for _ in 0..3 {
         let report = check::run(&link, time).unwrap();
-        // Rate and delay depend on who else uses the machine. `lab check` judges them, and no test does.
+        // Rate and delay depend on who else uses the machine. `tidewire-lab check` judges them, and no test does.
         assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
         let ours = ["loss", "mean burst", "other fates"].map(|name| {
             report.findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no {name}"))
@@ -364,7 +364,7 @@ fn the_nodes_of_a_network_reach_each_other() {
     assert!(emulator.stop().unwrap().links.iter().flatten().all(|stats| stats.delivered > 0));
 }
 
-/// `lab up` with a network names its nodes, and removes them.
+/// `tidewire-lab up` with a network names its nodes, and removes them.
 #[test]
 #[ignore = "needs root: network namespaces"]
 fn no_node_of_a_network_is_left() {

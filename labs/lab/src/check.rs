@@ -1,7 +1,7 @@
 //! Compares the lab with the link that it should be: numbered packets cross it, and the link model says what
 //! should happen to the same packets.
 //!
-//! The verb `lab check` calls it. There are three crossings from the near host to the far one: more than the
+//! The verb `tidewire-lab check` calls it. There are three crossings from the near host to the far one: more than the
 //! rate, without impairments, to measure the rate; half the rate in short packets, for losses and their
 //! bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that
 //! policer alone. A second [`Link`](tidewire_sim::link::Link) with the same seed gets each packet at the time

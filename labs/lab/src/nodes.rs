@@ -91,7 +91,7 @@ impl Nodes {
     /// Fails if this process lacks the privilege, or the system lacks a program.
     pub fn start(topology: &Topology) -> anyhow::Result<Self> {
         if !rustix::process::geteuid().is_root() {
-            bail!("network namespaces need root: use sudo, or `tidewire lab link`, which needs no privileges");
+            bail!("network namespaces need root: use sudo, or `tidewire-lab link`, which needs no privileges");
         }
         if topology.links.len() > MOST_LINKS {
             bail!("the lab has at most {MOST_LINKS} links, and this network {}", topology.links.len());

@@ -1,7 +1,7 @@
 //! The peers that can be measured across the lab's link: a table in which each runs as its users would run
 //! it.
 //!
-//! The verb `lab run --peer` reads it: `peers.toml` of this folder, and files of the same form. `Processes`
+//! The verb `tidewire-lab run --peer` reads it: `peers.toml` of this folder, and files of the same form. `Processes`
 //! starts the command lines of a peer. Invariant: a parsed table has all that its peers need, and no command
 //! line names an unknown variable.
 

@@ -1,7 +1,7 @@
 //! One run of one peer over one link: records enter at the near host and leave at the far one, and the link
 //! is measured.
 //!
-//! The verb `lab run --peer` makes a [`Trial`] for each peer and seed, and the experiments of
+//! The verb `tidewire-lab run --peer` makes a [`Trial`] for each peer and seed, and the experiments of
 //! `tidewire-papers` for kernel TCP. Hosts, link and processes are new in each. Invariant: a delay is arrival
 //! in order minus creation minus the link's one-way time, all by one clock. Bytes are counted at the link
 //! with IP headers, from the first record on; connecting does not count.

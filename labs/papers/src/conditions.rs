@@ -1,6 +1,6 @@
 //! Where, when and with which code figures were measured in real time.
 //!
-//! `tidewire papers NAME --lab` writes it beside the rows. A value that this system does not report is
+//! `tidewire-lab papers NAME --lab` writes it beside the rows. A value that this system does not report is
 //! "unknown".
 
 use std::fs::read_to_string;

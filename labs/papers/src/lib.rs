@@ -1,7 +1,7 @@
 //! Experiments of published papers, made anew: each case of an experiment is a plain function from what is
 //! run to rows.
 //!
-//! The verb `tidewire papers` and tests are the callers; whoever has many machines can give them a [`Case`]
+//! The verb `tidewire-lab papers` and tests are the callers; whoever has many machines can give them a [`Case`]
 //! each. `papers/NAME/README.md` says what the paper has, what came out, and why the two differ; the Python
 //! package draws the rows. Nothing here prints: progress of what takes real time is told through a function
 //! that the caller gives.

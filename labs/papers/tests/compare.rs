@@ -28,7 +28,7 @@ fn every_profile_is_compared_on_every_link() {
     let cases = (paper.experiments[0].cases)(false);
     let links = cases.len() / (Profile::NAMED.len() + 1);
     assert!(links >= 8 && cases.len().is_multiple_of(links));
-    assert_eq!(rows.len(), links * (5 * Profile::NAMED.len() + 1), "run `tidewire papers compare` again");
+    assert_eq!(rows.len(), links * (5 * Profile::NAMED.len() + 1), "run `tidewire-lab papers compare` again");
     assert!(rows.iter().all(|row| row.how == How::Code && row.value > 0.0));
 }
 

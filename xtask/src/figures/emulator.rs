@@ -1,4 +1,4 @@
-//! Runs `tidewire lab link` as a process: the emulated link between the two ends that are measured.
+//! Runs `tidewire-lab link` as a process: the emulated link between the two ends that are measured.
 
 use std::path::Path;
 use std::process::Command;

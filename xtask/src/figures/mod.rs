@@ -3,7 +3,7 @@
 //!
 //! A person runs this command on a quiet machine; no step does, because the times depend on the load of the
 //! machine. Each [`Subject`] has rows; a row is a link and a load. Each row is run with several seeds:
-//! processes of `tidewire` with `tidewire lab link` between them, whose `--json` lines are read. Invariants:
+//! processes of `tidewire` with `tidewire-lab link` between them, whose `--json` lines are read. Invariants:
 //! a goal holds only if every run of its row succeeded, and every printed figure was measured in this call.
 
 mod delay;

@@ -110,7 +110,7 @@ cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewi
 cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
 cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, a recording's size and page
 
-Measures with real processes on this machine, through `tidewire lab link`, and compares the figures with the goals. Close
+Measures with real processes on this machine, through `tidewire-lab link`, and compares the figures with the goals. Close
 all other programs first. The four take ten, eight, seven and fifteen minutes.
 
   --seeds N          runs of each row; the tables show medians [default: 3]

@@ -1,5 +1,5 @@
 //! Contests: which share of one queue each Tidewire flow and each kernel TCP flow gets. Each row is one run
-//! of `tidewire lab contest`.
+//! of `tidewire-lab contest`.
 //!
 //! This is a part of `cargo xtask lab`.
 

@@ -1,5 +1,5 @@
 //! Compares peers: each carries the same records over the same links, one after the other. Each table is one
-//! run of `tidewire lab run --peer`.
+//! run of `tidewire-lab run --peer`.
 //!
 //! This is a part of `cargo xtask lab`. It has no goals: the tables show which peer is ahead of us, and in
 //! which figure.
@@ -58,7 +58,7 @@ pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, 
                 output(&mut command)
             })?;
             let load = if load == "full" { "saturating" } else { "half load" };
-            text += &format!("### {title}, {load}\n\n`lab run link.toml {}`\n\n{table}\n", arguments.join(" "));
+            text += &format!("### {title}, {load}\n\n`tidewire-lab run link.toml {}`\n\n{table}\n", arguments.join(" "));
         }
     }
     Ok((text, true))

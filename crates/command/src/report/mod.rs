@@ -31,7 +31,7 @@ pub enum Event<'a> {
         /// The peer's address.
         peer: String,
     },
-    /// `lab link` waits for datagrams, or `forward` or `serve` for TCP connections.
+    /// `tidewire-lab link` waits for datagrams, or `forward` or `serve` for TCP connections.
     Listening {
         /// The local address that waits.
         listening: String,

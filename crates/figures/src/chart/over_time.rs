@@ -1,7 +1,7 @@
 //! Pictures of quantities over time, as SVG: congestion windows, queues. One panel for each unit, all over
 //! the same time.
 //!
-//! `sim` and `lab run` draw them for a network.
+//! `sim` and `tidewire-lab run` draw them for a network.
 
 use std::fmt::Write;
 

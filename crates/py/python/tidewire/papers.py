@@ -1,6 +1,6 @@
-"""The experiments of `papers/`, as sweeps: what `tidewire papers NAME --executor EXECUTOR` starts.
+"""The experiments of `papers/`, as sweeps: what `tidewire-lab papers NAME --executor EXECUTOR` starts.
 
-The experiments are in the command. A cell runs there, as ``tidewire papers NAME --only FIGURE --cell N
+The experiments are in the command. A cell runs there, as ``tidewire-lab papers NAME --only FIGURE --cell N
 --json``, so the workers need the command and this package. Invariant: the lines are the command's own,
 unchanged and in the order of the cells, whatever runs them.
 """
@@ -54,7 +54,7 @@ def figure(
     """Run all cells of an experiment. Each row of the result has the ``lines`` of one.
 
     Args:
-        paper: a name of ``tidewire papers``.
+        paper: a name of ``tidewire-lab papers``.
         name: one of its figures or tables.
         cells: how many cells it has.
         full: simulate more.

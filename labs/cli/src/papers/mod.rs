@@ -1,4 +1,4 @@
-//! `tidewire papers [NAME]`: lists the papers, or computes the data of one paper's figures and tables.
+//! `tidewire-lab papers [NAME]`: lists the papers, or computes the data of one paper's figures and tables.
 //!
 //! The rows go into files, and with `--json` also to stdout. Invariant: `--json` writes the rows of a figure
 //! after its files.

@@ -91,7 +91,7 @@ impl Text<'_> {
         writeln!(f, "# Figures of delay\n\nWritten by `{command}`.\n{machine}\n")?;
         writeln!(
             f,
-            "Records of 1,200 bytes from `tidewire bench -c` through `lab link` to `bench -s`, three processes on loopback, defaults\n\
+            "Records of 1,200 bytes from `tidewire bench -c` through `tidewire-lab link` to `bench -s`, three processes on loopback, defaults\n\
              only, losses toward the server, a queue of one round trip. Medians over {} seeds, one run of {} s each (twice as long at\n\
              1 Mbit/s), {together}; a value with a bound is a goal. Delay: from when a record was made until its last byte was\n\
              read in order, less half a round trip. sent/app: IP bytes sent per byte of records. Proactive: repairs that answered\n\
@@ -129,7 +129,7 @@ impl Text<'_> {
         writeln!(
             f,
             "## Emulated link and simulator\n\n\
-             The same scenario files in virtual time (`tidewire sim`): link / simulator, in ms; apart where they differ by more than\n\
+             The same scenario files in virtual time (`tidewire-lab sim`): link / simulator, in ms; apart where they differ by more than\n\
              {:.0} % and more than {DIFFERENCE_MS} ms.\n",
             100.0 * SHARE
         )?;

@@ -1,4 +1,4 @@
-//! One run of a row: writes a scenario file and runs it, by `bench` through `lab link` or by `sim`.
+//! One run of a row: writes a scenario file and runs it, by `bench` through `tidewire-lab link` or by `sim`.
 //!
 //! Both read the same file, so that link, seed, load and length are the same. Invariant: only a run in which
 //! every record arrived gives figures.

@@ -25,7 +25,7 @@ const FULL: Duration = Duration::from_secs(2);
 /// The first part begins after this time, so that start-up does not count.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Each row's name and its argument of `lab link --loss`.
+/// Each row's name and its argument of `tidewire-lab link --loss`.
 pub const ROWS: [(&str, &str); 2] = [("iid 0 %", "0%"), ("iid 10 %", "10%")];
 
 /// Delays of the other connections in the three parts of a run: mean, p50, p95, p99 in milliseconds.

@@ -20,7 +20,7 @@ use super::{ONE_WAY, PATIENCE};
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// The argument of `lab link --loss`.
+    /// The argument of `tidewire-lab link --loss`.
     pub loss: &'static str,
     /// Upper bounds of mean, p50, p95 and p99 in milliseconds, and of IP bytes sent over bytes delivered.
     pub goals: [f64; 5],

@@ -88,7 +88,7 @@ impl fmt::Display for Text<'_> {
         writeln!(f, "# Figures of `forward`\n\nWritten by `{command}`.\n{machine}\n")?;
         writeln!(
             f,
-            "TCP connections through `tidewire forward`, `lab link` (25 Mbit/s, 60 ms, queue 60 ms; losses toward the target)\n\
+            "TCP connections through `tidewire forward`, `tidewire-lab link` (25 Mbit/s, 60 ms, queue 60 ms; losses toward the target)\n\
              and `tidewire serve`, three processes on loopback, defaults only. Medians over {seeds} seeds, one run of {seconds} s each; a\n\
              value with a bound is a goal. Delay: from when the application made a record until the other application\n\
              had read its last byte, less 30 ms. sent/app: IP bytes put on the link per byte delivered.\n"

@@ -7,7 +7,7 @@ use super::super::goal::Goal;
 
 /// Capacity of the link in bits of IP packets per second, each way.
 pub const CAPACITY: f64 = 25e6;
-/// The link as options of `tidewire lab link`. The queue holds one round trip.
+/// The link as options of `tidewire-lab link`. The queue holds one round trip.
 pub const LINK_OPTIONS: [&str; 6] = ["--rate", "25mbit", "--rtt", "60ms", "--queue", "60ms"];
 
 /// One link.
@@ -15,9 +15,9 @@ pub const LINK_OPTIONS: [&str; 6] = ["--rate", "25mbit", "--rtt", "60ms", "--que
 pub struct Cell {
     /// Its name in the tables.
     pub name: &'static str,
-    /// The argument of `lab link --loss`.
+    /// The argument of `tidewire-lab link --loss`.
     pub loss: &'static str,
-    /// The argument of `lab link --back-loss`.
+    /// The argument of `tidewire-lab link --back-loss`.
     pub back_loss: &'static str,
     /// The fraction of packets that `loss` drops.
     pub p: f64,

@@ -1,6 +1,6 @@
 //! `cargo xtask figures`: measures the goodput of whole files, which the README states.
 //!
-//! Each run sends one file from `tidewire send` through `tidewire lab link` to `tidewire receive`.
+//! Each run sends one file from `tidewire send` through `tidewire-lab link` to `tidewire receive`.
 
 pub mod cell;
 mod report;

@@ -112,7 +112,7 @@ impl fmt::Display for Text<'_> {
         writeln!(f, "# Figures of recordings\n\nWritten by `{command}`.\n{machine}\n")?;
         writeln!(
             f,
-            "`bench` over `lab link`, on loopback. A value with a bound is a goal. *On* means `--record` and `--dashboard` at both\n\
+            "`bench` over `tidewire-lab link`, on loopback. A value with a bound is a goal. *On* means `--record` and `--dashboard` at both\n\
              ends, without an open page.\n"
         )?;
         if !self.costs.is_empty() {

@@ -203,7 +203,7 @@ const STEADY_FROM: Duration = Duration::from_secs(3);
 const DRAIN: Duration = Duration::from_secs(1);
 /// Longest time for processes to start and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of the IPv4 and UDP headers, which `lab link` counts too.
+/// Bytes of the IPv4 and UDP headers, which `tidewire-lab link` counts too.
 const HEADERS: f64 = 28.0;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! survives. `docs/tunnel.md` section 4 keeps the tables.
 //!
 //! These are parts of `cargo xtask lab`; the word `tunnel` chooses all of them. Flows with figures of their
-//! own are those of `tidewire lab run`. Where an end of the tunnel is killed or the path changes, a `Stage`
+//! own are those of `tidewire-lab run`. Where an end of the tunnel is killed or the path changes, a `Stage`
 //! keeps the processes, and iperf3 makes the flows. Invariant: a part fails if one of its programs does.
 
 pub mod crowd;

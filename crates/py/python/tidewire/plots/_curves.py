@@ -1,4 +1,4 @@
-"""The figures of `papers/`: curves, bars and panels from the data that `tidewire papers NAME` writes.
+"""The figures of `papers/`: curves, bars and panels from the data that `tidewire-lab papers NAME` writes.
 
 `plots` and `python -m tidewire.plots` call it. Invariant: a figure is a function of its data files alone.
 """
@@ -125,7 +125,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         with path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
     except FileNotFoundError as error:
-        raise PlotError(f"{path} is missing: run `tidewire papers {path.parents[1].name}`") from error
+        raise PlotError(f"{path} is missing: run `tidewire-lab papers {path.parents[1].name}`") from error
 
 
 def _use(path: Path) -> Figure:
