@@ -4,7 +4,7 @@
 set -euo pipefail
 trap 'echo "FAILED in installed.sh, line $LINENO: $BASH_COMMAND" >&2' ERR
 
-dpkg --install /mnt/packages/tidewire_*.deb
+dpkg --install /mnt/packages/tidewire_*.deb /mnt/packages/tidewire-lab_*.deb
 version=$(dpkg-query --show --showformat '${Version}' tidewire)
 [ "$(tidewire --version)" = "tidewire ${version%-*}" ]
 [ -z "$(dpkg --verify tidewire)" ]
@@ -14,6 +14,9 @@ version=$(dpkg-query --show --showformat '${Version}' tidewire)
 faults=$(LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings tidewire 2>&1 >/tmp/page)
 [ -z "$faults" ] || { echo "$faults"; false; }
 grep --quiet 'tidewire receive' /tmp/page
+[ "$(tidewire-lab --version)" = "tidewire-lab ${version%-*}" ]
+[ "$(man --where tidewire-lab)" = /usr/share/man/man1/tidewire-lab.1.gz ]
+bash -n /usr/share/bash-completion/completions/tidewire-lab
 bash -n /usr/share/bash-completion/completions/tidewire
 grep --quiet '^#compdef tidewire' /usr/share/zsh/vendor-completions/_tidewire
 grep --quiet 'complete -c tidewire' /usr/share/fish/vendor_completions.d/tidewire.fish
@@ -45,8 +48,8 @@ for run in installed static; do
 done
 [ -s /tmp/demo.svg ] && [ -s /tmp/demo-file.svg ]
 
-dpkg --remove tidewire
+dpkg --remove tidewire-lab tidewire
 [ ! -e /usr/bin/tidewire ] && [ -e /etc/tidewire/serve.toml ]
-dpkg --purge tidewire
+dpkg --purge tidewire-lab tidewire
 [ ! -e /etc/tidewire ]
 echo "installed.sh: passed"

@@ -73,14 +73,17 @@ struct Build {
 const RELEASE: Build = Build {
     profile: "release",
     commands: [
-        "cargo build --locked --profile release --package tidewire-cli",
+        "cargo build --locked --profile release --package tidewire-cli --package tidewire-lab-cli --bins",
         "cargo build --locked --profile release --package tidewire-capi --lib",
     ],
 };
-/// The command is the one that the tests have built already.
+/// The commands are those that the tests have built already.
 const DEBUG: Build = Build {
     profile: "debug",
-    commands: ["cargo test --locked --no-run", "cargo build --locked --package tidewire-capi --lib"],
+    commands: [
+        "cargo build --locked --workspace --exclude xtask --exclude tidewire-capi --bins",
+        "cargo build --locked --package tidewire-capi --lib",
+    ],
 };
 
 /// Builds and copies. Returns the folder of the prefix below the destination.
@@ -104,12 +107,14 @@ fn install(context: &Context, build: &Build, prefix: &str, destination: &OsStr) 
     layout.copy(&context.root.join("crates/capi/include/tidewire.h"), "include/tidewire.h", 0o644)?;
     layout.write("lib/pkgconfig/tidewire.pc", &pkg_config(&prefix, &version))?;
 
-    layout.copy(&built.join("tidewire"), "bin/tidewire", 0o755)?;
-    let command = built.join("tidewire");
-    let says = |arguments: &str| context.output_of(&format!("{} {arguments}", command.display()));
-    layout.write("share/man/man1/tidewire.1", &says("man")?)?;
-    for (shell, path) in COMPLETIONS {
-        layout.write(path, &says(&format!("completions {shell}"))?)?;
+    for name in COMMANDS {
+        let command = built.join(name);
+        layout.copy(&command, &format!("bin/{name}"), 0o755)?;
+        let says = |arguments: &str| context.output_of(&format!("{} {arguments}", command.display()));
+        layout.write(&format!("share/man/man1/{name}.1"), &says("man")?)?;
+        for (shell, path) in COMPLETIONS {
+            layout.write(&path.replace('@', name), &says(&format!("completions {shell}"))?)?;
+        }
     }
     println!("installed into {}", layout.root.display());
     Ok(layout.root)
@@ -210,11 +215,13 @@ fn echo(context: &Context, program: &Path, libraries: &Path) -> Result<(), Strin
 /// What the static library needs: `cargo rustc --package tidewire-capi --lib -- --print native-static-libs`,
 /// without what cc adds by itself.
 const SYSTEM_LIBRARIES: &str = "-lutil -lrt -lpthread -lm -ldl";
-/// Where each shell looks for completions below a prefix.
+/// The commands, each with its manual page.
+const COMMANDS: [&str; 2] = ["tidewire", "tidewire-lab"];
+/// Where each shell looks for the completions of the command `@`, below a prefix.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/tidewire"),
-    ("zsh", "share/zsh/site-functions/_tidewire"),
-    ("fish", "share/fish/vendor_completions.d/tidewire.fish"),
+    ("bash", "share/bash-completion/completions/@"),
+    ("zsh", "share/zsh/site-functions/_@"),
+    ("fish", "share/fish/vendor_completions.d/@.fish"),
 ];
 
 #[cfg(test)]

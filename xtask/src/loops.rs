@@ -7,9 +7,9 @@
 //! file of its own.
 
 use crate::context::Context;
-use serde_json::Value;
+use crate::testing::{Binary, binaries};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ use std::time::Instant;
 pub const ABOUT: &str =
     "every test with real processes N times (default 50) beside three busy loops on two cores; a filter picks tests";
 
-/// Test binaries of `tidewire-cli` that start processes.
-const TESTS: [&str; 7] = ["command", "end_to_end", "faults", "jobs", "lab", "papers", "survival"];
+/// Tests that start processes.
+const TESTS: [&str; 6] = ["command", "end_to_end", "faults", "jobs", "lab", "papers"];
 /// Rounds if no number is given. A test that fails once in 20 runs passes 50 rounds with a probability of 8
 /// %.
 const ROUNDS: u32 = 50;
@@ -68,8 +68,7 @@ fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
         for test in names(binary, filter)? {
             let (began, mut failed) = (Instant::now(), 0);
             for round in 1..=rounds {
-                failed +=
-                    u32::from(!passes(&context, binary, &test, pinned, &logs.join(format!("{test}-{round}.log")))?);
+                failed += u32::from(!passes(binary, &test, pinned, &logs.join(format!("{test}-{round}.log")))?);
             }
             println!("{test}: {failed} of {rounds} failed, {:.0} s", began.elapsed().as_secs_f64());
             (failures, runs) = (failures + failed, runs + rounds);
@@ -79,41 +78,35 @@ fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
     if runs == 0 { Err("no test matches the filter".into()) } else { Ok(failures) }
 }
 
-/// Builds the tests, and returns the paths of their binaries.
-fn build(context: &Context) -> Result<Vec<PathBuf>, String> {
+/// Builds the tests of both commands.
+fn build(context: &Context) -> Result<Vec<Binary>, String> {
     let tests = TESTS.map(|test| format!(" --test {test}")).concat();
-    let line = format!("cargo test -p tidewire-cli{tests} --no-run --message-format json");
-    let messages = context.output_of(&line)?;
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let binaries: Vec<_> = messages
-        .filter(|message| message["profile"]["test"] == true)
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .collect();
-    match binaries.len() {
-        built if built == TESTS.len() => Ok(binaries),
-        built => Err(format!("{built} test binaries were built, not {}", TESTS.len())),
-    }
+    let all = "cargo test --workspace --exclude xtask --exclude tidewire-capi --no-run";
+    // All first: tests of one command start the other.
+    context.run(all)?;
+    let binaries = binaries(&context.output_of(&format!("{all}{tests} --message-format json"))?);
+    if binaries.is_empty() { Err("no test binary was built".into()) } else { Ok(binaries) }
 }
 
 /// The tests of `binary` whose name contains `filter`.
-fn names(binary: &Path, filter: Option<&str>) -> Result<Vec<String>, String> {
-    let output = Command::new(binary).args(["--list", "--format", "terse"]).output();
-    let output = output.map_err(|error| format!("`{}`: {error}", binary.display()))?;
+fn names(binary: &Binary, filter: Option<&str>) -> Result<Vec<String>, String> {
+    let output = Command::new(&binary.path).args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|error| format!("`{}`: {error}", binary.path.display()))?;
     let listed = String::from_utf8_lossy(&output.stdout);
     let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
     Ok(names.filter(|name| filter.is_none_or(|filter| name.contains(filter))).map(String::from).collect())
 }
 
 /// Runs one test alone, and returns whether it passed. If it fails, its output is written to `log`.
-fn passes(context: &Context, binary: &Path, test: &str, pinned: bool, log: &Path) -> Result<bool, String> {
-    let mut command = on_two_cores(binary, pinned);
+fn passes(binary: &Binary, test: &str, pinned: bool, log: &Path) -> Result<bool, String> {
+    let mut command = on_two_cores(&binary.path, pinned);
     // cargo sets the same folder and variable: tests use them to find their data.
-    let package = context.root.join("crates/cli");
     command
         .args(["--exact", test, "--nocapture", "--include-ignored"])
-        .current_dir(&package)
-        .env("CARGO_MANIFEST_DIR", &package);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.display()))?;
+        .current_dir(&binary.package)
+        .env("CARGO_MANIFEST_DIR", &binary.package);
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.path.display()))?;
     if !output.status.success() {
         println!("FAILED: `{}`", log.display());
         let text = [output.stdout, output.stderr].concat();

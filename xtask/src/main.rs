@@ -3,10 +3,9 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is a [`Step`] and
 //! can be run alone by its name. All steps run even if one fails, and the exit code is zero only if none
-//! failed. `figures`, `install`, `lab`, `loops`, `package`, `swarm` and `soak` are commands and not steps:
-//! `figures`, `lab` and `loops` measure or repeat for a long time, `install` and `package` build in the
-//! profile `release`, the last two use new seeds in each run. A step installs the tools it needs beyond
-//! rustup and cargo (`tools.rs`).
+//! failed. `install`, `loops` and `package` are commands and not steps: `loops` repeats tests for hours, the
+//! others build in the profile `release`. A step installs the tools it needs beyond rustup and cargo
+//! (`tools.rs`). What measures is `cargo measure` (`labs/measure`).
 
 mod bench;
 mod book;
@@ -15,10 +14,8 @@ mod context;
 mod deny;
 mod dependencies;
 mod features;
-mod figures;
 mod fuzz;
 mod install;
-mod lab;
 mod links;
 mod loops;
 mod package;
@@ -27,7 +24,6 @@ mod rooms;
 mod rust;
 mod size;
 mod steps;
-mod swarm;
 mod testing;
 mod tiers;
 mod tools;
@@ -140,12 +136,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some((command, rest)) = arguments.split_first() {
         match command.as_str() {
-            "figures" => return figures::main(rest),
             "install" => return install::main(rest),
-            "lab" => return lab::main(rest),
             "loops" => return loops::main(rest),
             "package" => return package::main(rest),
-            "swarm" | "soak" => return swarm::main(command, rest),
+            "figures" | "lab" | "swarm" | "soak" => {
+                eprintln!("measurements are a program of their own: write cargo measure {}", arguments.join(" "));
+                return ExitCode::from(2);
+            }
             _ => {}
         }
     }
@@ -183,13 +180,9 @@ fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below but the last\n");
     text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
-    text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
     text += &format!("cargo xtask install           {}\n", install::ABOUT);
-    text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
     text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
-    text += &format!("cargo xtask package           {}\n", package::ABOUT);
-    text += &format!("cargo xtask swarm             {}\n", swarm::ABOUT);
-    text += &format!("cargo xtask soak              {}\n\n", swarm::ABOUT_SOAK);
+    text += &format!("cargo xtask package           {}\n\n", package::ABOUT);
     for step in STEPS {
         text += &format!("  {} {:<12} {}\n", if step.part == Part::Check { '*' } else { ' ' }, step.name, step.about);
     }

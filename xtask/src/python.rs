@@ -37,8 +37,9 @@ pub fn check(context: &Context) -> Result<(), String> {
     run(venv.python("-m mypy python tests benchmarks --cache-dir").arg(&cache))?;
     // pyo3's classes are laid out by themselves, which only newer type checkers have a word for.
     run(&mut venv.python("-m mypy.stubtest tidewire._native --ignore-disjoint-bases"))?;
-    run(&mut context.command("cargo build --locked --package tidewire-cli"))?;
-    let command = context.target.join("debug/tidewire");
+    // With the features that the tests of the workspace have, nothing is compiled again.
+    run(&mut context.command("cargo build --locked --workspace --exclude xtask --exclude tidewire-capi --bins"))?;
+    let command = context.target.join("debug/tidewire-lab");
     run(venv.python("-m pytest -p no:cacheprovider --durations 5").env("TIDEWIRE_TEST_COMMAND", command))
 }
 

@@ -13,14 +13,15 @@ use syn::visit::Visit;
 use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
-const CRATES: [&[&str]; 7] = [
+const CRATES: [&[&str]; 8] = [
     &["tidewire-testing"],
-    &["tidewire-codec", "tidewire-units"],
+    &["tidewire-codec", "tidewire-units", "tidewire-figures"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
-    &["tidewire-lab", "tidewire-transfer"],
+    &["tidewire-proxy", "tidewire-transfer", "tidewire-command"],
+    &["tidewire-lab", "tidewire-cli", "tidewire-capi", "tidewire-py"],
     &["tidewire-papers"],
-    &["tidewire-cli", "tidewire-capi", "tidewire-py"],
+    &["tidewire-lab-cli", "tidewire-measure"],
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.

@@ -90,9 +90,9 @@ fn left_out() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A test binary, and the folder of its package.
-struct Binary {
-    path: PathBuf,
-    package: PathBuf,
+pub struct Binary {
+    pub path: PathBuf,
+    pub package: PathBuf,
 }
 
 impl Binary {
@@ -106,7 +106,7 @@ impl Binary {
 }
 
 /// The test binaries in cargo's messages.
-fn binaries(messages: &str) -> Vec<Binary> {
+pub fn binaries(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let built = messages.filter(|message| message["profile"]["test"] == true);
     let binary = |message: Value| {

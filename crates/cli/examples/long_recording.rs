@@ -1,5 +1,5 @@
 //! Writes the recordings of both ends of a simulated flow: ten minutes of 25 Mbit/s over a link that loses
-//! 5 %, in less than a minute. `cargo xtask figures recording --only load` opens them.
+//! 5 %, in less than a minute. `cargo measure figures recording --only load` opens them.
 //!
 //!     cargo run --release -p tidewire-cli --example long_recording -- NEAR FAR [SECONDS]
 
@@ -21,7 +21,7 @@ use tidewire_sim::settings::Direction;
 
 /// The flow: the rate for which the goals of a recording are stated, in bytes a second.
 const RATE: u64 = 25_000_000 / 8;
-/// The link of `cargo xtask figures recording --only size`.
+/// The link of `cargo measure figures recording --only size`.
 const LINK: [(Direction, &str, &str); 3] =
     [(Direction::Both, "rate", "50mbit"), (Direction::Both, "rtt", "40ms"), (Direction::Forward, "loss", "5%")];
 /// Length of the flow in seconds, if none is given.

@@ -1,9 +1,10 @@
-//! What the commands `tidewire` and `tidewire-lab` have in common, so that a user and a script meet one behaviour.
+//! What the commands `tidewire` and `tidewire-lab` have in common, so that a user and a script meet one
+//! behaviour.
 //!
-//! [`exit`] has the exit codes, [`report`] the output and the summary of a job, [`records`] the delays of records,
-//! [`options`] the options of both, [`interrupt`] what Ctrl-C ends, [`log`] `TIDEWIRE_LOG`, [`keylog`] the keys for
-//! Wireshark, [`terminal`] text of a peer made safe to print, [`manual`] manual pages and completions. Invariant: only
-//! [`report::Console`] writes what a job says.
+//! [`exit`] has the exit codes, [`report`] the output and the summary of a job, [`records`] the delays of
+//! records, [`options`] the options of both, [`interrupt`] what Ctrl-C ends, [`log`] `TIDEWIRE_LOG`,
+//! [`keylog`] the keys for Wireshark, [`terminal`] text of a peer made safe to print, [`manual`] manual pages
+//! and completions. Invariant: only [`report::Console`] writes what a job says.
 #![forbid(unsafe_code)]
 
 pub mod exit;

@@ -1,6 +1,7 @@
 //! The manual page and the completions of a command, made from the same texts as `--help`.
 //!
-//! The page has all verbs, in the macros of man(7). It is written here because two functions need no dependency.
+//! The page has all verbs, in the macros of man(7). It is written here because two functions need no
+//! dependency.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

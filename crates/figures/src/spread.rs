@@ -1,7 +1,7 @@
 //! The spread of a figure over several runs: median and range.
 //!
-//! The verb `tidewire-lab run --peer` prints one for each figure of a peer, in its table and with `--json`. Invariant:
-//! a figure that is missing in one run has no spread.
+//! The verb `tidewire-lab run --peer` prints one for each figure of a peer, in its table and with `--json`.
+//! Invariant: a figure that is missing in one run has no spread.
 
 use serde::Serialize;
 

@@ -1,9 +1,10 @@
-//! An emulated link between UDP sockets in real time: the [`Link`](tidewire_sim::link::Link) of the simulator with
-//! real sockets at its ends. It needs no privileges.
+//! An emulated link between UDP sockets in real time: the [`Link`](tidewire_sim::link::Link) of the simulator
+//! with real sockets at its ends. It needs no privileges.
 //!
-//! `tidewire demo`, `tidewire-lab link` and the tests of the command run a [`Proxy`]. [`carrier`] is the thread of any
-//! link in real time, and [`punctual`] has the system wake a thread on time; the laboratory's links between network
-//! namespaces use both. Invariant: the wall clock is mapped to the link's time once, when a link starts.
+//! `tidewire demo`, `tidewire-lab link` and the tests of the command run a [`Proxy`]. [`carrier`] is the
+//! thread of any link in real time, and [`punctual`] has the system wake a thread on time; the laboratory's
+//! links between network namespaces use both. Invariant: the wall clock is mapped to the link's time once,
+//! when a link starts.
 //!
 //! ```
 //! use std::net::UdpSocket;

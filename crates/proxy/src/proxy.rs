@@ -1,13 +1,13 @@
 //! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between
 //! them. It needs no privileges.
 //!
-//! `tidewire-lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads datagrams
-//! from the sockets, gives them to the link with the time at which they were read, and sleeps in `poll` until
-//! the next delivery is due or a datagram arrives. Datagrams keep their ECN field, and the link sets the
-//! congestion mark in those whose sender knows it. All clients share the one link, like stations behind one
-//! router. Each client has its own socket to the target, so that the target can distinguish them. Invariant:
-//! deliveries are handed to the kernel in the order of the link, at most one wake-up late (about 0.1 ms if a
-//! core is free).
+//! `tidewire-lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads
+//! datagrams from the sockets, gives them to the link with the time at which they were read, and sleeps in
+//! `poll` until the next delivery is due or a datagram arrives. Datagrams keep their ECN field, and the link
+//! sets the congestion mark in those whose sender knows it. All clients share the one link, like stations
+//! behind one router. Each client has its own socket to the target, so that the target can distinguish them.
+//! Invariant: deliveries are handed to the kernel in the order of the link, at most one wake-up late (about
+//! 0.1 ms if a core is free).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

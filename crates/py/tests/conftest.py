@@ -37,7 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def command() -> str:
-    """Return the path of the command `tidewire`, which `cargo xtask py` builds."""
+    """Return the path of the command `tidewire-lab`, which `cargo xtask py` builds."""
     path = os.environ.get("TIDEWIRE_TEST_COMMAND")
     if path is None:
         pytest.skip("SKIPPED: TIDEWIRE_TEST_COMMAND does not name the command")

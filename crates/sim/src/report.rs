@@ -1,8 +1,8 @@
 //! One run of the protocol over one link, and its result.
 //!
 //! A [`Trial`] is a link, two configurations, the flows and a seed. [`Trial::run`] returns a [`Report`].
-//! `tidewire-lab sim`, the snapshot tables and the swarm use the same two types, so they measure the same way. A
-//! caller that wants to act during a run takes the [`Run`] and advances it.
+//! `tidewire-lab sim`, the snapshot tables and the swarm use the same two types, so they measure the same
+//! way. A caller that wants to act during a run takes the [`Run`] and advances it.
 
 use core::time::Duration;
 

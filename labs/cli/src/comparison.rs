@@ -1,9 +1,9 @@
 //! Several peers over the same link: medians and ranges of their runs, as a table, and who is ahead of us in
 //! what.
 //!
-//! The verb `tidewire-lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant: who did not
-//! carry the load is never ahead, and figures are compared as they are printed: what no reader can tell apart
-//! is no lead.
+//! The verb `tidewire-lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant:
+//! who did not carry the load is never ahead, and figures are compared as they are printed: what no reader
+//! can tell apart is no lead.
 
 use tidewire_figures::Distribution;
 use tidewire_lab::contest::OURS;

@@ -1,5 +1,6 @@
 //! `tidewire-lab up SCENARIO` and `tidewire-lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
-//! joined by the scenario's link. [`peers`] has `tidewire-lab run --peer`, [`network`] networks of more nodes.
+//! joined by the scenario's link. [`peers`] has `tidewire-lab run --peer`, [`network`] networks of more
+//! nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The `tidewire-lab` command: the laboratory next door to `tidewire`.
 //!
-//! Each verb has a file or folder with its arguments, its events and its `run`. The links, contests and papers
-//! themselves are libraries ([`tidewire_lab`], [`tidewire_papers`], [`tidewire_sim`]); exit codes, output and
-//! options are those of `tidewire` ([`tidewire_command`]). Settings files are not read: a figure follows from
-//! its command line and its scenario alone. A UDP proxy needs no privileges; links between hosts in network
-//! namespaces need root on Linux.
+//! Each verb has a file or folder with its arguments, its events and its `run`. The links, contests and
+//! papers themselves are libraries ([`tidewire_lab`], [`tidewire_papers`], [`tidewire_sim`]); exit codes,
+//! output and options are those of `tidewire` ([`tidewire_command`]). Settings files are not read: a figure
+//! follows from its command line and its scenario alone. A UDP proxy needs no privileges; links between hosts
+//! in network namespaces need root on Linux.
 
 #[cfg(target_os = "linux")]
 mod check;

@@ -1,5 +1,5 @@
-//! What `sim` and `tidewire-lab run` print about a network: a line for each flow, each end of a tunnel and each
-//! direction of a link, or the events of `--json`.
+//! What `sim` and `tidewire-lab run` print about a network: a line for each flow, each end of a tunnel and
+//! each direction of a link, or the events of `--json`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! `tidewire-lab sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual time,
-//! with the real protocol code, and compares every byte. The same file, options and seed give the same
+//! `tidewire-lab sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual
+//! time, with the real protocol code, and compares every byte. The same file, options and seed give the same
 //! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`. Videos
 //! are played to their end. A scenario of a network runs all of its flows at once.
 
@@ -107,7 +107,10 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
     }
     if let Some(flow) = plan.not_simulated() {
         let what = if matches!(flow.carrier, Carrier::Peer { .. }) { "peers" } else { "BBR" };
-        let text = format!("flow {}: the simulator has no {what}: write newreno or cubic, or use `tidewire-lab run`", flow.name);
+        let text = format!(
+            "flow {}: the simulator has no {what}: write newreno or cubic, or use `tidewire-lab run`",
+            flow.name
+        );
         return Err(Failure::message(Exit::Usage, text));
     }
     for flow in &mut plan.flows {

@@ -1,5 +1,5 @@
-//! The command line of the laboratory as users meet it: the exit code and the message of each wrong input, and the
-//! verbs that need no privileges.
+//! The command line of the laboratory as users meet it: the exit code and the message of each wrong input,
+//! and the verbs that need no privileges.
 
 #[path = "../../../crates/cli/tests/schema/mod.rs"]
 mod schema;

@@ -139,7 +139,8 @@ fn the_fates_of_packets_are_the_links() {
     let mut failed = Vec::new();
     for _ in 0..3 {
         let report = check::run(&link, time).unwrap();
-        // Rate and delay depend on who else uses the machine. `tidewire-lab check` judges them, and no test does.
+        // Rate and delay depend on who else uses the machine. `tidewire-lab check` judges them, and no test
+        // does.
         assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
         let ours = ["loss", "mean burst", "other fates"].map(|name| {
             report.findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no {name}"))

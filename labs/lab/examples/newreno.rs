@@ -1,6 +1,6 @@
 //! Compares the simulator's TCP with the kernel's: the same link, the same loss rates, goodput side by side.
 //!
-//! `cargo xtask lab tcp` runs it as root and keeps its table in `docs/lab.md`. Arguments: seconds of a run,
+//! `cargo measure lab tcp` runs it as root and keeps its table in `docs/lab.md`. Arguments: seconds of a run,
 //! how many seeds, and the congestion control (`reno` or `cubic`). A ratio outside of 0.9 to 1.1 is marked,
 //! and then the exit code is 8.
 

@@ -1,6 +1,6 @@
 //! Measures the round trip that a tunnel adds, beside loads, and how much one TCP flow carries through it.
 //!
-//! `cargo xtask lab tunnel-added` runs it as root and keeps its table in `docs/tunnel.md`. Arguments: the
+//! `cargo measure lab tunnel-added` runs it as root and keeps its table in `docs/tunnel.md`. Arguments: the
 //! command `tidewire`, and the seconds of each load. The hosts are joined by a `veth` pair, because an
 //! emulator would take the processors that both ends of the tunnel share. A figure that misses its goal is
 //! marked, and then the exit code is 8.

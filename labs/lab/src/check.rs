@@ -1,9 +1,9 @@
 //! Compares the lab with the link that it should be: numbered packets cross it, and the link model says what
 //! should happen to the same packets.
 //!
-//! The verb `tidewire-lab check` calls it. There are three crossings from the near host to the far one: more than the
-//! rate, without impairments, to measure the rate; half the rate in short packets, for losses and their
-//! bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that
+//! The verb `tidewire-lab check` calls it. There are three crossings from the near host to the far one: more
+//! than the rate, without impairments, to measure the rate; half the rate in short packets, for losses and
+//! their bursts; half the rate in full packets, for the delay. A link with a policer has one more, over that
 //! policer alone. A second [`Link`](tidewire_sim::link::Link) with the same seed gets each packet at the time
 //! it came to the link, and says what should become of it; another gets it at the time it was sent, and says
 //! when it should arrive. A difference is an error of the lab. Invariant: whether a finding holds depends

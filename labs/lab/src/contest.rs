@@ -1,9 +1,9 @@
 //! Flows of kernel TCP and of ours on one queue: the share that each gets.
 //!
-//! The verb `tidewire-lab contest` runs one contest; `cargo xtask lab` makes the table of `docs/lab.md`. All flows go
-//! from the near host to the far one, start one after the other and then compete until the end. What counts
-//! is what the applications received after all flows have settled. Invariant: shares are relative to the
-//! link's rate, which includes headers and repairs; the shares do not.
+//! The verb `tidewire-lab contest` runs one contest; `cargo measure lab` makes the table of `docs/lab.md`.
+//! All flows go from the near host to the far one, start one after the other and then compete until the end.
+//! What counts is what the applications received after all flows have settled. Invariant: shares are relative
+//! to the link's rate, which includes headers and repairs; the shares do not.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
-//! The namespace lab (`docs/lab.md`): nodes of this machine, each a network namespace, joined by the links of the
-//! simulator in real time, with real programs and kernels at their ends. It needs Linux and root, and is empty
-//! elsewhere. A link that needs neither is [`Proxy`](tidewire_proxy::Proxy).
+//! The namespace lab (`docs/lab.md`): nodes of this machine, each a network namespace, joined by the links of
+//! the simulator in real time, with real programs and kernels at their ends. It needs Linux and root, and is
+//! empty elsewhere. A link that needs neither is [`Proxy`](tidewire_proxy::Proxy).
 //!
-//! The command `tidewire-lab` and the experiments of `tidewire-papers` are the callers. Most of it needs two hosts and
-//! one link.
+//! The command `tidewire-lab` and the experiments of `tidewire-papers` are the callers. Most of it needs two
+//! hosts and one link.
 //!
 //! - `nodes` makes the namespaces and their TUN devices, `hosts` the two of one link; `emulator` carries
 //!   packets between them through the same [`Link`](tidewire_sim::link::Link) as the simulator, so that the

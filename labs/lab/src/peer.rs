@@ -1,9 +1,9 @@
 //! The peers that can be measured across the lab's link: a table in which each runs as its users would run
 //! it.
 //!
-//! The verb `tidewire-lab run --peer` reads it: `peers.toml` of this folder, and files of the same form. `Processes`
-//! starts the command lines of a peer. Invariant: a parsed table has all that its peers need, and no command
-//! line names an unknown variable.
+//! The verb `tidewire-lab run --peer` reads it: `peers.toml` of this folder, and files of the same form.
+//! `Processes` starts the command lines of a peer. Invariant: a parsed table has all that its peers need, and
+//! no command line names an unknown variable.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

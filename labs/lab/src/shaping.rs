@@ -1,4 +1,5 @@
-//! What `tidewire-lab check` adds for slots and policers: figures from formulas, beside those from the link model.
+//! What `tidewire-lab check` adds for slots and policers: figures from formulas, beside those from the link
+//! model.
 //!
 //! [`check`](crate::check) calls it with what crossed in real time. It repeats the arithmetic of slots and
 //! buckets with its own means, so that a fault of the link model shows too. Invariant: whether a finding

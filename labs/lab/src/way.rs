@@ -1,8 +1,8 @@
 //! Compares the lab with a way over several links: numbered packets cross it, and the same links in virtual
 //! time say what should happen to them.
 //!
-//! `tidewire-lab check` calls it for a scenario of a network. The way is that of the first flow, or from the first to
-//! the last node. The crossings, figures and bounds are those of [`check`](crate::check), with these
+//! `tidewire-lab check` calls it for a scenario of a network. The way is that of the first flow, or from the
+//! first to the last node. The crossings, figures and bounds are those of [`check`](crate::check), with these
 //! differences: the loss is that of all links together, and each link may add as much delay as one alone.
 //! Where a link polices, which packet exceeds a bucket depends on microseconds, so packets are counted.
 //! Routers are kernels that forward. Invariant: whether a finding holds depends only on its numbers.

@@ -1,10 +1,10 @@
 //! Experiments of published papers, made anew: each case of an experiment is a plain function from what is
 //! run to rows.
 //!
-//! The verb `tidewire-lab papers` and tests are the callers; whoever has many machines can give them a [`Case`]
-//! each. `papers/NAME/README.md` says what the paper has, what came out, and why the two differ; the Python
-//! package draws the rows. Nothing here prints: progress of what takes real time is told through a function
-//! that the caller gives.
+//! The verb `tidewire-lab papers` and tests are the callers; whoever has many machines can give them a
+//! [`Case`] each. `papers/NAME/README.md` says what the paper has, what came out, and why the two differ; the
+//! Python package draws the rows. Nothing here prints: progress of what takes real time is told through a
+//! function that the caller gives.
 //!
 //! Invariant: the rows of an [`Experiment`] are the same on every machine and in every order of its cases.
 //! Those of a `LabExperiment` are measured in real time over the lab's link (Linux, root), lie in files of

@@ -1,4 +1,5 @@
-//! The Debian package: lays its files out below `target/package/root`, and has `dpkg-deb` pack them.
+//! The Debian packages, one for each command: lays their files out below `target/package`, and has `dpkg-deb`
+//! pack them.
 //!
 //! `dpkg-deb` and `dpkg-shlibdeps` belong to Debian, so nothing has to be built or downloaded first, as it
 //! would for `cargo-deb`. Invariant: modes, owners, times and the order of files do not depend on the machine
@@ -22,14 +23,16 @@ pub struct Parts<'a> {
     pub notices: &'a str,
 }
 
-/// Builds the package around `release/tidewire` of the target folder.
-pub fn build(context: &Context, parts: &Parts<'_>) -> Result<PathBuf, String> {
-    let layout = Layout { context, root: parts.out.join("root") };
+/// Builds the package of a command, around `release/COMMAND` of the target folder.
+pub fn build(context: &Context, command: &'static str, parts: &Parts<'_>) -> Result<PathBuf, String> {
+    let layout = Layout { context, command, root: parts.out.join(format!("root-{command}")) };
     if layout.root.exists() {
         fs::remove_dir_all(&layout.root).map_err(|e| format!("{}: {e}", layout.root.display()))?;
     }
     layout.program()?;
-    layout.settings_and_units()?;
+    if command == PRODUCT {
+        layout.settings_and_units()?;
+    }
     layout.documents(parts)?;
     let architecture = context.output_of("dpkg --print-architecture")?;
     let architecture = architecture.trim();
@@ -37,7 +40,7 @@ pub fn build(context: &Context, parts: &Parts<'_>) -> Result<PathBuf, String> {
     let version = format!("{}-{REVISION}", parts.version);
     layout.control(&version, architecture, &depends)?;
 
-    let package = parts.out.join(format!("tidewire_{version}_{architecture}.deb"));
+    let package = parts.out.join(format!("{command}_{version}_{architecture}.deb"));
     let mut pack = context.command("dpkg-deb --root-owner-group --build");
     run(pack.args([&layout.root, &package]).env("SOURCE_DATE_EPOCH", parts.epoch))?;
     Ok(package)
@@ -46,20 +49,22 @@ pub fn build(context: &Context, parts: &Parts<'_>) -> Result<PathBuf, String> {
 /// The folder that becomes the package.
 struct Layout<'a> {
     context: &'a Context,
+    /// The name of command and package.
+    command: &'static str,
     root: PathBuf,
 }
 
 impl Layout<'_> {
     /// The command, its manual page and its completions, which it prints itself.
     fn program(&self) -> Result<(), String> {
-        let binary = self.place("usr/bin/tidewire")?;
-        strip(self.context, &self.context.target.join("release/tidewire"), &binary)?;
+        let name = self.command;
+        let binary = self.place(&format!("usr/bin/{name}"))?;
+        strip(self.context, &self.context.target.join("release").join(name), &binary)?;
         mode(&binary, 0o755)?;
-        let command = binary.display();
-        let says = |arguments: &str| self.context.output_of(&format!("{command} {arguments}"));
-        self.put_compressed("usr/share/man/man1/tidewire.1", &says("man")?)?;
+        let says = |arguments: &str| self.context.output_of(&format!("{} {arguments}", binary.display()));
+        self.put_compressed(&format!("usr/share/man/man1/{name}.1"), &says("man")?)?;
         for (shell, path) in COMPLETIONS {
-            self.put(path, &says(&format!("completions {shell}"))?)?;
+            self.put(&path.replace('@', name), &says(&format!("completions {shell}"))?)?;
         }
         Ok(())
     }
@@ -76,9 +81,9 @@ impl Layout<'_> {
 
     /// Changelogs, licences, and the page about the package.
     fn documents(&self, parts: &Parts<'_>) -> Result<(), String> {
-        let doc = |name: &str| format!("usr/share/doc/tidewire/{name}");
+        let doc = |name: &str| format!("usr/share/doc/{}/{name}", self.command);
         let date = self.context.output_of(&format!("date --utc --rfc-email --date @{}", parts.epoch))?;
-        let entry = changelog(parts.version, date.trim());
+        let entry = changelog(self.command, parts.version, date.trim());
         self.put_compressed(&doc("changelog.Debian"), &entry)?;
         self.put_compressed(&doc("changelog"), &read(&self.context.root.join("CHANGELOG.md"))?)?;
         self.put_compressed(&doc("packages.md"), &read(&self.context.root.join("docs/packages.md"))?)?;
@@ -93,7 +98,7 @@ impl Layout<'_> {
         create(&source.join("debian"))?;
         write(&source.join("debian/control"), "Source: tidewire\n\nPackage: tidewire\nArchitecture: any\n")?;
         let mut command = self.context.command("dpkg-shlibdeps -O");
-        command.arg(self.root.join("usr/bin/tidewire")).current_dir(&source);
+        command.arg(self.root.join("usr/bin").join(self.command)).current_dir(&source);
         let output = command.output().map_err(|e| format!("dpkg-shlibdeps: {e}"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let depends = said.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
@@ -108,7 +113,7 @@ impl Layout<'_> {
         files.sort();
         let bytes = files.iter().map(|name| fs::metadata(self.root.join(name)).map_or(0, |file| file.len()));
         let kibibytes: u64 = bytes.map(|bytes| bytes.div_ceil(1024)).sum();
-        let text = self.shipped("debian/control")?;
+        let text = self.shipped(&format!("debian/control-{}", self.command))?;
         let text = text.replace("@VERSION@", version).replace("@ARCHITECTURE@", architecture);
         let text = text.replace("@DEPENDS@", depends).replace("@SIZE@", &kibibytes.to_string());
 
@@ -120,6 +125,9 @@ impl Layout<'_> {
         }
         self.put("DEBIAN/control", &text)?;
         self.put("DEBIAN/md5sums", &sums)?;
+        if self.command != PRODUCT {
+            return Ok(());
+        }
         self.put("DEBIAN/conffiles", &CONFFILES.map(|name| format!("/etc/tidewire/{name}\n")).concat())?;
         for script in ["postinst", "prerm", "postrm"] {
             self.put(&format!("DEBIAN/{script}"), &self.shipped(&format!("debian/{script}"))?)?;
@@ -163,9 +171,9 @@ impl Layout<'_> {
 }
 
 /// Debian's changelog has one entry: what changed in Tidewire stands in its own changelog beside it.
-fn changelog(version: &str, date: &str) -> String {
+fn changelog(package: &str, version: &str, date: &str) -> String {
     format!(
-        "tidewire ({version}-{REVISION}) unstable; urgency=medium\n\n  * Tidewire {version}; the changes are in \
+        "{package} ({version}-{REVISION}) unstable; urgency=medium\n\n  * Tidewire {version}; the changes are in \
          changelog.gz beside this file.\n\n -- {MAINTAINER}  {date}\n"
     )
 }
@@ -187,16 +195,21 @@ fn mode(path: &Path, mode: u32) -> Result<(), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// The command that moves data. Its package has settings and services; that of the laboratory needs it.
+pub const PRODUCT: &str = "tidewire";
+/// The command of the laboratory.
+pub const LABORATORY: &str = "tidewire-lab";
 /// Counts packages of the same version of Tidewire.
 const REVISION: u32 = 1;
 const MAINTAINER: &str = "The Tidewire developers <https://github.com/tidewire/tidewire>";
 /// Files in `/etc/tidewire`. An upgrade leaves those that the user changed as they are.
 const CONFFILES: [&str; 4] = ["serve.toml", "serve.peers", "receive.toml", "receive.peers"];
-/// Where each shell looks for completions from packages (Debian's bash-completion, zsh and fish).
+/// Where each shell looks for the completions of the command `@` from packages (Debian's bash-completion, zsh
+/// and fish).
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "usr/share/bash-completion/completions/tidewire"),
-    ("zsh", "usr/share/zsh/vendor-completions/_tidewire"),
-    ("fish", "usr/share/fish/vendor_completions.d/tidewire.fish"),
+    ("bash", "usr/share/bash-completion/completions/@"),
+    ("zsh", "usr/share/zsh/vendor-completions/_@"),
+    ("fish", "usr/share/fish/vendor_completions.d/@.fish"),
 ];
 
 #[cfg(test)]
@@ -205,14 +218,18 @@ mod tests {
 
     #[test]
     fn the_changelog_has_the_form_that_dpkg_parses() {
-        let entry = changelog("0.1.0", "Mon, 23 Nov 2026 00:00:00 +0000");
+        let entry = changelog("tidewire", "0.1.0", "Mon, 23 Nov 2026 00:00:00 +0000");
         assert!(entry.starts_with("tidewire (0.1.0-1) unstable; urgency=medium\n\n  * "));
         assert!(entry.ends_with(">  Mon, 23 Nov 2026 00:00:00 +0000\n"));
     }
 
     #[test]
     fn control_and_changelog_name_one_maintainer() {
-        let control = include_str!("../../../packaging/debian/control");
-        assert!(control.contains(&format!("\nMaintainer: {MAINTAINER}\n")));
+        for control in [
+            include_str!("../../../packaging/debian/control-tidewire"),
+            include_str!("../../../packaging/debian/control-tidewire-lab"),
+        ] {
+            assert!(control.contains(&format!("\nMaintainer: {MAINTAINER}\n")));
+        }
     }
 }

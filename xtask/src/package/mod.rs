@@ -1,5 +1,5 @@
-//! `cargo xtask package`: builds what a release hands out, a Debian package and a static binary, into
-//! `target/package`; with `--test` it tries both in a clean Debian system.
+//! `cargo xtask package`: builds what a release hands out, two Debian packages and a static binary, into
+//! `target/package`; with `--test` it tries them in a clean Debian system.
 //!
 //! A person who makes a release runs this command. No step does, because it builds the command twice in the
 //! profile `release`, and its test needs root and a Debian mirror. `packaging/` has the files that go into
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 /// The line of `cargo xtask`'s help.
 pub const ABOUT: &str =
-    "a .deb and a static binary in target/package; `--test`: as root, also try both in a clean Debian";
+    "two .deb and a static binary in target/package; `--test`: as root, also try them in a clean Debian";
 
 /// Runs the command with the arguments behind its name.
 pub fn main(arguments: &[String]) -> ExitCode {
@@ -55,13 +55,15 @@ fn package(test: bool) -> Result<(), String> {
     let epoch = epoch(&context)?;
 
     let notices = notices::collect(&context)?;
-    context.run("cargo build --release --locked --package tidewire-cli")?;
-    let deb = deb::build(&context, &deb::Parts { out: &out, version: &version, epoch: &epoch, notices: &notices })?;
+    context.run("cargo build --release --locked --package tidewire-cli --package tidewire-lab-cli --bins")?;
+    let parts = deb::Parts { out: &out, version: &version, epoch: &epoch, notices: &notices };
+    let deb = deb::build(&context, deb::PRODUCT, &parts)?;
+    let lab = deb::build(&context, deb::LABORATORY, &parts)?;
     let fixed = static_binary(&context, &out, &version)?;
     let notices_file = out.join("third-party.txt");
     write(&notices_file, &notices)?;
-    sums(&context, &out, &[&deb, &fixed, &notices_file])?;
-    if test { trial::check(&context, &out, &[&deb, &fixed]) } else { Ok(()) }
+    sums(&context, &out, &[&deb, &lab, &fixed, &notices_file])?;
+    if test { trial::check(&context, &out, &[&deb, &lab, &fixed]) } else { Ok(()) }
 }
 
 /// Builds the binary that needs no shared library, and checks that it is one.

@@ -63,9 +63,9 @@ fn texts_in(folder: &Path) -> Result<Vec<String>, String> {
     paths.iter().filter(|path| is_licence(path)).map(|path| super::read(path)).collect()
 }
 
-/// What is linked into the command: no development dependencies and no build scripts. Procedural macros are
+/// What is linked into the commands: no development dependencies and no build scripts. Procedural macros are
 /// among them, which is harmless.
-const TREE: &str = "cargo tree --locked --package tidewire-cli --edges normal --prefix none";
+const TREE: &str = "cargo tree --locked --package tidewire-cli --package tidewire-lab-cli --edges normal --prefix none";
 
 #[cfg(test)]
 mod tests {

@@ -34,9 +34,8 @@ impl Dialer {
     /// Runs sessions until one is whole. `stop` ends a session, and the attempts to connect. `tell` is called
     /// before the summary of each connection. The first attempt to connect must succeed.
     ///
-    /// # Errors
-    /// [`tidewire_command::exit::Exit::Unreachable`] if nothing answers at first, [`tidewire_command::exit::Exit::Other`] if the
-    /// far end plays the same part or is no `tidewire live`.
+    /// # Errors [`tidewire_command::exit::Exit::Unreachable`] if nothing answers at first,
+    /// [`tidewire_command::exit::Exit::Other`] if the far end plays the same part or is no `tidewire live`.
     pub async fn run(
         &self,
         side: Side,

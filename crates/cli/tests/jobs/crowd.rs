@@ -1,5 +1,5 @@
 //! Two hundred TCP connections over one Tidewire connection. One of them is never read, and the answers of
-//! the others arrive as before. `cargo xtask figures forward` measures how much later they arrive, to the
+//! the others arrive as before. `cargo measure figures forward` measures how much later they arrive, to the
 //! tenth of a millisecond. The bounds here are wide enough for a busy machine.
 
 use std::io::{ErrorKind, Read, Write};

@@ -25,8 +25,8 @@ pub fn lab(arguments: &[&str]) -> Command {
     program("tidewire-lab", arguments)
 }
 
-/// A command of the workspace. Cargo puts both beside the folder of the tests, but builds the command of another
-/// package only with the whole workspace.
+/// A command of the workspace. Cargo puts both beside the folder of the tests, but builds the command of
+/// another package only with the whole workspace.
 fn program(name: &str, arguments: &[&str]) -> Command {
     let tests = std::env::current_exe().unwrap();
     let file = tests.ancestors().nth(2).unwrap().join(name);
@@ -129,8 +129,8 @@ impl Running {
 }
 
 /// Starts a lossy link in front of the listener that printed `link`. Returns the link that leads through it.
-/// `settings` are pairs as `tidewire-lab link` takes them, such as `--loss` and `10%`: loss toward the listener,
-/// rate and times both ways, and with `--back-` back from it.
+/// `settings` are pairs as `tidewire-lab link` takes them, such as `--loss` and `10%`: loss toward the
+/// listener, rate and times both ways, and with `--back-` back from it.
 pub fn lossy_link(link: &str, settings: &[&str]) -> (Proxy, String) {
     let [mut seed, mut both, mut there, mut back] = ["", "[link]\n", "[forward]\n", "[back]\n"].map(str::to_owned);
     for pair in settings.chunks(2) {

@@ -1,6 +1,8 @@
-//! Delays of records: what `tidewire bench` and `tidewire-lab sim` measure of an application's data, in one way.
+//! Delays of records: what `tidewire bench` and `tidewire-lab sim` measure of an application's data, in one
+//! way.
 //!
-//! [`Delays`] counts differences of two clocks, [`Tally`] the records of a run, and [`Records`] is what both report.
+//! [`Delays`] counts differences of two clocks, [`Tally`] the records of a run, and [`Records`] is what both
+//! report.
 
 mod delays;
 mod tally;

@@ -1,7 +1,8 @@
 //! Counts the records of a run as they arrive: their delay over the whole run, and without its start.
 //!
-//! The side of a bench where records arrive uses it, and so does `tidewire-lab sim`, so both report the same for
-//! the same records. Times are nanoseconds of the maker's and of the reader's clock, which need not agree.
+//! The side of a bench where records arrive uses it, and so does `tidewire-lab sim`, so both report the same
+//! for the same records. Times are nanoseconds of the maker's and of the reader's clock, which need not
+//! agree.
 
 use std::time::Duration;
 

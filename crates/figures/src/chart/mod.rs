@@ -1,8 +1,8 @@
 //! Pictures of cumulative delay distributions over a logarithmic axis, for the terminal and as SVG.
 //!
-//! `demo` draws both from its measurements, `tidewire-lab run --peer` the second. Both share one axis, whose ends come
-//! from the data, so that no curve is cut off. [`over_time`] has windows and queues over time, [`plane`] the axes
-//! of delay against overhead, and [`runs`] the pictures of `replay`.
+//! `demo` draws both from its measurements, `tidewire-lab run --peer` the second. Both share one axis, whose
+//! ends come from the data, so that no curve is cut off. [`over_time`] has windows and queues over time,
+//! [`plane`] the axes of delay against overhead, and [`runs`] the pictures of `replay`.
 
 pub mod over_time;
 pub mod plane;

@@ -47,7 +47,7 @@ def figure(
     cells: int,
     *,
     full: bool = False,
-    command: str | os.PathLike[str] = "tidewire",
+    command: str | os.PathLike[str] = "tidewire-lab",
     executor: Any = "processes",
     path: str | os.PathLike[str] | None = None,
 ) -> Sweep:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("figure")
     parser.add_argument("--cells", type=int, required=True, help="number of its cells")
     parser.add_argument("--executor", default="processes", help="processes, or dask://HOST:PORT")
-    parser.add_argument("--command", type=Path, default=Path("tidewire"), help="the command")
+    parser.add_argument("--command", type=Path, default=Path("tidewire-lab"), help="the command")
     parser.add_argument("--full", action="store_true", help="simulate more")
     options = parser.parse_args(arguments)
     try:

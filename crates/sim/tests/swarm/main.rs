@@ -6,7 +6,8 @@
 //! variables replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
-//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo xtask swarm` and `cargo xtask soak`
+//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo measure swarm` and `cargo measure
+//! soak`
 //!   draw them from the clock.
 //!
 //! The command is `SIM_SEED=G:N cargo test -p tidewire-sim --test swarm -- --nocapture
@@ -231,7 +232,7 @@ fn run_all(seeds: &[Seed]) -> Vec<Outcome> {
 fn tell(outcomes: &[Outcome]) {
     let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
     let (datagrams, lossy) = (sum(|outcome| outcome.datagrams), sum(|outcome| u64::from(outcome.lossy)));
-    // `cargo xtask soak` reads this line.
+    // `cargo measure soak` reads this line.
     println!("passed: {} seeds, {datagrams} datagrams, {} KiB at most", outcomes.len(), peak_memory());
     println!("{lossy} seeds at 5 % loss or more");
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));

@@ -1,11 +1,12 @@
 //! A network's plan in real time: its nodes are namespaces, its links emulated, and its flows run at once
 //! over real sockets.
 //!
-//! `tidewire-lab run` calls [`run`] with a scenario of a network, and gets the same report as from the simulator. All
-//! tunnels and flows connect first, one after the other; then the time of the plan begins. A flow of TCP is
-//! the kernel's (`kernel`), a connection of ours is of the library (`ours`, with the relays of `relay`), UDP
-//! is a socket (`datagrams`). All ends of flows are in this process, so latencies are of one clock. A tunnel
-//! is two processes (`tunnel`). Invariant: every byte that arrives is compared with the one that was sent.
+//! `tidewire-lab run` calls [`run`] with a scenario of a network, and gets the same report as from the
+//! simulator. All tunnels and flows connect first, one after the other; then the time of the plan begins. A
+//! flow of TCP is the kernel's (`kernel`), a connection of ours is of the library (`ours`, with the relays of
+//! `relay`), UDP is a socket (`datagrams`). All ends of flows are in this process, so latencies are of one
+//! clock. A tunnel is two processes (`tunnel`). Invariant: every byte that arrives is compared with the one
+//! that was sent.
 
 mod content;
 mod datagrams;

@@ -1,8 +1,8 @@
 //! The tunnels of a network: `tidewire tunnel up` at both ends of each, and what the ends said at last.
 //!
-//! `tidewire-lab run` starts them before the flows, and `tidewire-lab up` beside the nodes. The ends of tunnel number n (from
-//! 0) have the addresses 1 and 2 of the n-th part of `10.98.0.0/16`, and the device `tunnel` and n + 1.
-//! Invariant: both ends have ended when this value is dropped.
+//! `tidewire-lab run` starts them before the flows, and `tidewire-lab up` beside the nodes. The ends of
+//! tunnel number n (from 0) have the addresses 1 and 2 of the n-th part of `10.98.0.0/16`, and the device
+//! `tunnel` and n + 1. Invariant: both ends have ended when this value is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;

@@ -1,10 +1,10 @@
 //! Contests: which share of one queue each Tidewire flow and each kernel TCP flow gets. Each row is one run
 //! of `tidewire-lab contest`.
 //!
-//! This is a part of `cargo xtask lab`.
+//! This is a part of `cargo measure lab`.
 
 use super::{lines, with_scenario};
-use crate::context::Context;
+use crate::context::{Context, lab_of};
 use std::path::Path;
 use std::process::Command;
 
@@ -52,8 +52,8 @@ pub fn measure(_: &Context, binary: &Path, full: bool) -> Result<(String, bool),
 /// Runs one contest. Returns its row, and whether a single CUBIC flow beside one of ours kept its share.
 fn contest(binary: &Path, flows: &str, queue: u32, time: &str) -> Result<(String, bool), String> {
     let found = with_scenario(&format!("{LINK}queue = \"{queue}ms\"\n"), |scenario| {
-        let mut command = Command::new(binary);
-        command.args(["lab", "contest", "--json", "--flows", flows, "--time", time]).arg(scenario);
+        let mut command = Command::new(lab_of(binary));
+        command.args(["contest", "--json", "--flows", flows, "--time", time]).arg(scenario);
         lines(&mut command, "")
     })?;
     let shares: Vec<(&str, f64)> = found

@@ -1,5 +1,6 @@
 //! Runs `tidewire-lab link` as a process: the emulated link between the two ends that are measured.
 
+use crate::context::lab_of;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -28,8 +29,8 @@ impl Emulator {
         target: &str,
         deadline: Instant,
     ) -> Result<(Self, String), String> {
-        let mut lab = Command::new(binary);
-        lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", target]).args(arguments);
+        let mut lab = Command::new(lab_of(binary));
+        lab.args(["link", "--json", "--listen", "127.0.0.1:0", "--to", target]).args(arguments);
         let mut process = Process::start("the link", &mut lab)?;
         let listening = process.wait_for("listening", deadline)?.text("/listening")?.to_owned();
         Ok((Self(process), listening))

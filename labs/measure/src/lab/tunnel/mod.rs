@@ -1,7 +1,7 @@
 //! Measures `tidewire tunnel up` over links of the lab: what the kernel's TCP inside gets, and what it
 //! survives. `docs/tunnel.md` section 4 keeps the tables.
 //!
-//! These are parts of `cargo xtask lab`; the word `tunnel` chooses all of them. Flows with figures of their
+//! These are parts of `cargo measure lab`; the word `tunnel` chooses all of them. Flows with figures of their
 //! own are those of `tidewire-lab run`. Where an end of the tunnel is killed or the path changes, a `Stage`
 //! keeps the processes, and iperf3 makes the flows. Invariant: a part fails if one of its programs does.
 
@@ -12,6 +12,7 @@ pub mod share;
 mod stage;
 
 use super::{lines, with_scenario};
+use crate::context::lab_of;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -50,7 +51,7 @@ fn flow(name: &str, kind: &str, pair: (&str, bool), rest: &str) -> String {
 
 /// Runs a network in the lab, and returns its events.
 fn run_network(binary: &Path, scenario: &str) -> Result<Vec<Value>, String> {
-    with_scenario(scenario, |path| lines(Command::new(binary).args(["lab", "run", "--json"]).arg(path), ""))
+    with_scenario(scenario, |path| lines(Command::new(lab_of(binary)).args(["run", "--json"]).arg(path), ""))
 }
 
 /// The event of this name about the flow or tunnel of this name.

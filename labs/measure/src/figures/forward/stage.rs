@@ -1,4 +1,5 @@
-//! Runs `tidewire serve`, `tidewire-lab link` and `forward` as processes, and opens TCP connections through them.
+//! Runs `tidewire serve`, `tidewire-lab link` and `forward` as processes, and opens TCP connections through
+//! them.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

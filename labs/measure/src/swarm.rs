@@ -1,4 +1,5 @@
-//! `cargo xtask swarm` and `cargo xtask soak`: run the simulator's swarm with seeds that no run had before.
+//! `cargo measure swarm` and `cargo measure soak`: run the simulator's swarm with seeds that no run had
+//! before.
 //!
 //! Continuous integration runs fixed seeds of the swarm on each change. `swarm` takes new seeds from the
 //! clock, once each night. `soak` runs batches of new seeds for hours, until a given number of datagrams was
@@ -28,8 +29,8 @@ const BATCH: u64 = 500;
 /// Runs one of the two commands with the arguments behind its name. The exit code is 0 if no seed failed.
 pub fn main(command: &str, arguments: &[String]) -> ExitCode {
     let Some((amount, first)) = parse(command, arguments) else {
-        eprintln!("cargo xtask swarm [COUNT] [--from SEED]   {ABOUT}");
-        eprintln!("cargo xtask soak [DATAGRAMS] [--from SEED]   {ABOUT_SOAK}");
+        eprintln!("cargo measure swarm [COUNT] [--from SEED]   {ABOUT}");
+        eprintln!("cargo measure soak [DATAGRAMS] [--from SEED]   {ABOUT_SOAK}");
         return ExitCode::from(2);
     };
     let done = Context::new().and_then(|context| {
@@ -97,7 +98,7 @@ impl Swarm {
             };
             let left = datagrams.saturating_sub(sum.datagrams);
             println!("{}", line(&sum, self.first, next, began.elapsed().as_secs()));
-            println!("continue an interrupted soak with: cargo xtask soak {left} --from {next}");
+            println!("continue an interrupted soak with: cargo measure soak {left} --from {next}");
         }
         let commit = self.context.output_of("git describe --always --dirty --abbrev=9").unwrap_or_default();
         println!(

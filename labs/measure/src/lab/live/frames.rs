@@ -1,6 +1,6 @@
 //! Decoded video: frames of `tidewire live`, SRT and UDP compared with those of the source.
 //!
-//! This is a part of `cargo xtask lab`. `ffmpeg` makes a transport stream of constant rate. All carriers
+//! This is a part of `cargo measure lab`. `ffmpeg` makes a transport stream of constant rate. All carriers
 //! carry it at once, each over a link of its own, and `ffmpeg` decodes what came. A frame is lost if its time
 //! is not among the decoded ones, and damaged if its picture differs in any bit. Invariant: all carriers have
 //! the same stream, loss and seed.

@@ -7,7 +7,7 @@
 
 use super::super::{lines, with_scenario};
 use super::{LINK, LOSSES, add_row, event, flow, number, pairs, run_network};
-use crate::context::Context;
+use crate::context::{Context, lab_of};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -65,8 +65,8 @@ pub fn measure(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), St
 fn forward(binary: &Path, loss: &str) -> Result<[f64; 3], String> {
     let scenario = format!("seed = 1\n[link]\n{LINK}[forward]\nloss = \"{loss}\"\n");
     let runs = with_scenario(&scenario, |path| {
-        let mut command = Command::new(binary);
-        command.args(["lab", "run", "--json", "--peer", "tidewire", "--load", "50%"]);
+        let mut command = Command::new(lab_of(binary));
+        command.args(["run", "--json", "--peer", "tidewire", "--load", "50%"]);
         lines(command.args(["--time", &format!("{SECONDS}s")]).arg(path), "peer_run")
     })?;
     let run = runs.first().ok_or("the lab printed no peer_run")?;

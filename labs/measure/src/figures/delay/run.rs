@@ -3,6 +3,7 @@
 //! Both read the same file, so that link, seed, load and length are the same. Invariant: only a run in which
 //! every record arrived gives figures.
 
+use crate::context::lab_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -111,7 +112,7 @@ impl<'a> Scenario<'a> {
     /// Runs it in virtual time.
     pub fn simulate(&self, binary: &Path) -> Result<Figures, String> {
         let deadline = Instant::now() + Duration::from_secs(self.seconds) + PATIENCE;
-        let mut sim = Command::new(binary);
+        let mut sim = Command::new(lab_of(binary));
         let sim = Process::start("the simulator", sim.args(["sim", "--json"]).arg(&self.path))?;
         let lines = sim.finish(0, deadline)?;
         self.figures(last(&lines, "summary")?, last(&lines, "link_stats")?)

@@ -1,4 +1,4 @@
-//! `cargo xtask figures recording`: measures what `--record` and `--dashboard` cost a job, how large a
+//! `cargo measure figures recording`: measures what `--record` and `--dashboard` cost a job, how large a
 //! recording is, and how long the page takes to open it.
 //!
 //! A person runs this on a quiet machine. The same job runs with both options at both ends and without them,

@@ -1,9 +1,9 @@
 //! Live video with a deadline beside SRT, RIST and plain UDP: what is missing at the player, what was sent
 //! for it, and how constant the delay is. Each part is one row of the goals, with all carriers.
 //!
-//! These are parts of `cargo xtask lab`. All carriers of a row run at once, each over an emulated link of its
-//! own with the same seed; they and the links are processes. Invariant: missing packets are counted by their
-//! numbers at the player, whatever a carrier says.
+//! These are parts of `cargo measure lab`. All carriers of a row run at once, each over an emulated link of
+//! its own with the same seed; they and the links are processes. Invariant: missing packets are counted by
+//! their numbers at the player, whatever a carrier says.
 
 mod carrier;
 mod fall;

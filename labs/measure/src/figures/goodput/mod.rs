@@ -1,4 +1,4 @@
-//! `cargo xtask figures`: measures the goodput of whole files, which the README states.
+//! `cargo measure figures`: measures the goodput of whole files, which the README states.
 //!
 //! Each run sends one file from `tidewire send` through `tidewire-lab link` to `tidewire receive`.
 

@@ -1,11 +1,11 @@
 //! Compares peers: each carries the same records over the same links, one after the other. Each table is one
 //! run of `tidewire-lab run --peer`.
 //!
-//! This is a part of `cargo xtask lab`. It has no goals: the tables show which peer is ahead of us, and in
+//! This is a part of `cargo measure lab`. It has no goals: the tables show which peer is ahead of us, and in
 //! which figure.
 
 use super::with_scenario;
-use crate::context::{self, Context};
+use crate::context::{self, Context, lab_of};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -50,15 +50,16 @@ pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, 
         for (load, peers) in loads {
             let arguments = ["--peer", peers, "--load", load, "--time", time, "--seeds", seeds];
             let table = with_scenario(&format!("{LINK}loss = \"{loss}\"\n"), |scenario| {
-                let mut command = Command::new(binary);
-                command.args(["lab", "run"]).arg(scenario).args(arguments).env("PATH", &path);
+                let mut command = Command::new(lab_of(binary));
+                command.args(["run"]).arg(scenario).args(arguments).env("PATH", &path);
                 if *loss == DRAWN && load != "full" {
                     command.arg("--svg").arg(&picture);
                 }
                 output(&mut command)
             })?;
             let load = if load == "full" { "saturating" } else { "half load" };
-            text += &format!("### {title}, {load}\n\n`tidewire-lab run link.toml {}`\n\n{table}\n", arguments.join(" "));
+            text +=
+                &format!("### {title}, {load}\n\n`tidewire-lab run link.toml {}`\n\n{table}\n", arguments.join(" "));
         }
     }
     Ok((text, true))

@@ -1,6 +1,7 @@
 //! The nodes of a network, a tunnel between two of them whose ends can be killed, and iperf3 over it.
 
 use super::super::with_scenario;
+use crate::context::lab_of;
 use crate::figures::process::Process;
 use serde_json::Value;
 use std::io::Write as _;
@@ -43,7 +44,7 @@ impl Stage {
     pub fn start(binary: &Path, scenario: &str) -> Result<Self, String> {
         let count = scenario.matches("[[node]]").count();
         let (lab, nodes) = with_scenario(scenario, |path| {
-            let mut lab = Process::start("the lab", Command::new(binary).args(["lab", "up", "--json"]).arg(path))?;
+            let mut lab = Process::start("the lab", Command::new(lab_of(binary)).args(["up", "--json"]).arg(path))?;
             let mut nodes = Vec::new();
             for _ in 0..count {
                 let node = lab.wait_for("node", Instant::now() + PATIENCE)?;

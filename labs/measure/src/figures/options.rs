@@ -1,4 +1,4 @@
-//! The command line of `cargo xtask figures`, the same for all subjects.
+//! The command line of `cargo measure figures`, the same for all subjects.
 
 use super::Subject;
 
@@ -105,10 +105,10 @@ const LEAST_SECONDS: u64 = 5;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-cargo xtask figures [OPTIONS]           goodput of whole files: the README's figures
-cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
-cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
-cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, a recording's size and page
+cargo measure figures [OPTIONS]           goodput of whole files: the README's figures
+cargo measure figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
+cargo measure figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
+cargo measure figures recording [OPTIONS] what --record and --dashboard cost, a recording's size and page
 
 Measures with real processes on this machine, through `tidewire-lab link`, and compares the figures with the goals. Close
 all other programs first. The four take ten, eight, seven and fifteen minutes.

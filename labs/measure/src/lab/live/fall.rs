@@ -1,7 +1,7 @@
 //! A link whose capacity falls by half under a stream, with an encoder that follows the reported bitrate and
 //! with one that does not.
 //!
-//! This is a part of `cargo xtask lab`. The encoder is a source of numbered packets, whose pace changes at
+//! This is a part of `cargo measure lab`. The encoder is a source of numbered packets, whose pace changes at
 //! once. Invariant: the time of the fall is that of the link, whose trace begins with its process.
 
 use super::carrier::Carrier;

@@ -1,4 +1,4 @@
-//! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links, the share
+//! `cargo measure lab`: checks the namespace lab, and uses it to measure peers on the same links, the share
 //! that our rate control leaves to kernel TCP, how close the simulator's TCP is to the kernel's, the tunnel,
 //! and live video beside its peers.
 //!
@@ -11,7 +11,7 @@ mod live;
 mod peers;
 mod tunnel;
 
-use crate::context::Context;
+use crate::context::{Context, lab_of};
 use crate::figures::Machine;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl Options {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!(
-            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [live] [tunnel-share] ... [--full] [--write] [--binary FILE]   {ABOUT}"
+            "cargo measure lab [check] [peers] [contests] [tcp] [tunnel] [live] [tunnel-share] ... [--full] [--write] [--binary FILE]   {ABOUT}"
         );
         return ExitCode::from(2);
     };
@@ -118,10 +118,7 @@ fn measure(options: &Options) -> Result<bool, String> {
     let context = Context::new()?;
     let binary = match &options.binary {
         Some(built) => built.clone(),
-        None => {
-            context.run("cargo build --release --package tidewire-cli")?;
-            context.target.join("release/tidewire")
-        }
+        None => context.commands()?,
     };
     let mut all_hold = true;
     for (name, document, part) in &options.parts {
@@ -145,7 +142,7 @@ fn measure(options: &Options) -> Result<bool, String> {
 fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> {
     let mut text = String::from("| figure | wanted | measured | may differ by | |\n| --- | --- | --- | --- | --- |\n");
     let mut holds = true;
-    for line in lines(Command::new(binary).args(["lab", "check", "--json", "--time", "120s"]), "finding")? {
+    for line in lines(Command::new(lab_of(binary)).args(["check", "--json", "--time", "120s"]), "finding")? {
         let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
         let held = line["holds"] == true;
         text += &format!(
@@ -217,7 +214,7 @@ fn with_scenario<T>(text: &str, job: impl FnOnce(&Path) -> Result<T, String>) ->
 
 /// Returns the document with `text` between the marks of a part.
 fn between_marks(document: &str, part: &str, text: &str) -> Result<String, String> {
-    let begin = format!("<!-- begin: cargo xtask lab {part} --write -->\n");
+    let begin = format!("<!-- begin: cargo measure lab {part} --write -->\n");
     let lacks = || format!("it lacks its marks {begin}{END}");
     let (before, rest) = document.split_once(&begin).ok_or_else(lacks)?;
     let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
@@ -230,14 +227,14 @@ mod tests {
 
     #[test]
     fn only_the_text_between_the_marks_of_a_part_is_replaced() {
-        let begin = |part: &str| format!("<!-- begin: cargo xtask lab {part} --write -->\n");
+        let begin = |part: &str| format!("<!-- begin: cargo measure lab {part} --write -->\n");
         let document = format!("a\n{}old\n{END}z\n{}other\n{END}", begin("check"), begin("peers"));
         let written = between_marks(&document, "check", "new\n").unwrap();
         assert_eq!(written, document.replace("old\n", "\nnew\n\n"));
         assert_eq!(between_marks(&written, "check", "new\n").unwrap(), written);
         assert!(between_marks(&document, "contests", "new").is_err());
         for (part, document, _) in PARTS {
-            let path = format!("{}/../{document}", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/../../{document}", env!("CARGO_MANIFEST_DIR"));
             assert!(between_marks(&std::fs::read_to_string(path).unwrap(), part, "").is_ok(), "{part}");
         }
     }

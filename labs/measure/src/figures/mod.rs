@@ -1,4 +1,4 @@
-//! `cargo xtask figures`: measures the figures that the documents state with real processes, and compares
+//! `cargo measure figures`: measures the figures that the documents state with real processes, and compares
 //! them with the goals.
 //!
 //! A person runs this command on a quiet machine; no step does, because the times depend on the load of the
@@ -84,7 +84,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let command = format!("cargo xtask figures {}", arguments.join(" "));
+    let command = format!("cargo measure figures {}", arguments.join(" "));
     match measure(&options, &context, command.trim_end()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -97,9 +97,9 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 /// Measures and prints the report. Returns whether all goals hold.
 fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, String> {
+    let binary = context.commands()?;
     // The example writes recordings for `figures recording`.
-    context.run("cargo build --release --package tidewire-cli --bins --example long_recording")?;
-    let binary = context.target.join("release").join(format!("tidewire{}", std::env::consts::EXE_SUFFIX));
+    context.run("cargo build --release --package tidewire-cli --example long_recording")?;
     let machine = Machine::look(context);
     println!("{machine}");
     let Report { text, holds } = (options.subject.measure)(&Session { options, machine: &machine, command, binary })?;

@@ -1,4 +1,4 @@
-//! `cargo xtask figures forward`: measures the delay of records that cross `tidewire forward` and `serve`,
+//! `cargo measure figures forward`: measures the delay of records that cross `tidewire forward` and `serve`,
 //! and how much a connection that nobody reads delays two hundred others.
 //!
 //! A person runs this on a quiet machine. The applications are threads of this process; everything between

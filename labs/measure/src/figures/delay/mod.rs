@@ -1,4 +1,4 @@
-//! `cargo xtask figures delay`: measures how late records arrive in order, by `tidewire bench` over the
+//! `cargo measure figures delay`: measures how late records arrive in order, by `tidewire bench` over the
 //! emulated link, and compares the delays with the goals. The same records cross the same link in the
 //! simulator, whose delays must agree.
 //!
