@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::recording::{Entry, Header, Item, Reader, Writer, file_of_block};
+use tidewire_recording::{Entry, Header, Item, Reader, Writer, file_of_block};
 
 fuzz_target!(|data: &[u8]| {
     check(data);

@@ -5,11 +5,11 @@
 //! secrets and keys), [`listen`] (waiting for connections), [`session`] (making and ending them), [`backend`]
 //! (their sockets), [`settings`] (files and environment), [`progress`] (bars), [`forward`] (TCP connections
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words), [`watch`] (recordings and displays of what connections do), [`recording`] (its files),
-//! [`what_if`] (recorded flows with other choices), [`dash`] (the page in a browser), [`top`] (figures of a
-//! job in a terminal), [`ssh`] (the far end of a verb, started over ssh), [`via`] (ends of a path with
-//! relays), and [`media`] (live video with a deadline; [`live`] is a connection that verbs keep). Exit codes,
-//! output and options of all commands are in [`tidewire_command`], the file transfer in
+//! (plans in words), [`watch`] (recordings and displays of what connections do), ([`tidewire_recording`] has
+//! the files), [`what_if`] (recorded flows with other choices), [`dash`] (the page in a browser), [`top`]
+//! (figures of a job in a terminal), [`ssh`] (the far end of a verb, started over ssh), [`via`] (ends of a
+//! path with relays), and [`media`] (live video with a deadline; [`live`] is a connection that verbs keep).
+//! Exit codes, output and options of all commands are in [`tidewire_command`], the file transfer in
 //! [`tidewire_transfer`]. This is a library only so that tests and the binary use the same code. Its
 //! interface may change at any time.
 
@@ -26,7 +26,6 @@ pub mod media;
 pub mod pipe;
 pub mod probe;
 pub mod progress;
-pub mod recording;
 pub mod session;
 pub mod settings;
 pub mod ssh;

@@ -13,7 +13,7 @@ use tidewire_command::options::Output;
 use tidewire_command::report::Console;
 
 use crate::dash::{self, Each, Recording};
-use crate::recording::{Item, Reader};
+use tidewire_recording::{Item, Reader};
 
 /// Arguments of `dash`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use crate::recording::Entry as Observed;
+pub use tidewire_recording::Entry as Observed;
 
 /// What happened within a few milliseconds.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidewire_command::exit::{Exit, Failure};
 
 use super::{Batch, Consumer, Job};
-use crate::recording::{Header, WriteError, Writer};
+use tidewire_recording::{Header, WriteError, Writer};
 
 /// Greatest length of a recording if the user gives none. Chosen: hours of most jobs, and little of a disk.
 const LIMIT: u64 = 1 << 30;

@@ -14,7 +14,7 @@ use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::replay::{Gather, Recorded};
 
 use super::{News, Tell};
-use crate::recording::{Item, ReadError, Reader};
+use tidewire_recording::{Item, ReadError, Reader};
 
 /// Most connections of a recording that are looked at. Chosen: memory for the packets of each.
 const MOST_CONNECTIONS: usize = 1_000;

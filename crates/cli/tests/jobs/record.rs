@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tidewire_cli::recording::{Item, ReadError, Reader};
 use tidewire_proto::trace::TraceEvent;
+use tidewire_recording::{Item, ReadError, Reader};
 
 use crate::process::{Running, lossy_link, tidewire};
 use crate::schema;

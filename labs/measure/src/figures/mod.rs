@@ -99,7 +99,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
 fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, String> {
     let binary = context.commands()?;
     // The example writes recordings for `figures recording`.
-    context.run("cargo build --release --package tidewire-cli --example long_recording")?;
+    context.run("cargo build --release --package tidewire-recording --example long_recording")?;
     let machine = Machine::look(context);
     println!("{machine}");
     let Report { text, holds } = (options.subject.measure)(&Session { options, machine: &machine, command, binary })?;

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use tidewire::SourceId;
+use tidewire_codec::SourceId;
 use tidewire_proto::connection::{CloseCode, CloseReason, LaneId, Side, StreamId};
 use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::profile::{ARQ, Profile, block};

@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use tidewire::SourceId;
+use tidewire_codec::SourceId;
 use tidewire_proto::connection::{CloseCode, CloseReason, LaneId, Side, StreamId};
 use tidewire_proto::profile::Profile;
 use tidewire_proto::redundancy::plan::{Conditions, Nearest, Plan, Planned, Target};

@@ -1,8 +1,24 @@
 //! Recordings: files of what connections did, packet by packet (docs/recording.md).
 //!
-//! `watch` writes them with [`Writer`] while a job runs. `dash` and `what_if` read them with [`Reader`],
-//! after the job or while it runs. Invariant: whatever a file holds, reading it ends with entries or with an
-//! error that names the place; it neither panics nor holds more than two blocks in memory.
+//! The command writes them with [`Writer`] while a job runs, and its `dash` and `replay` read them with
+//! [`Reader`], after the job or while it runs; a program can do both (the example `long_recording`).
+//! Invariant: whatever a file holds, reading it ends with entries or with an error that names the place; it
+//! neither panics nor holds more than two blocks in memory.
+//!
+//! ```
+//! use tidewire_recording::{Header, Reader, Writer};
+//!
+//! // `Writer::push` takes an `Entry` for each event of a trace; this recording has none.
+//! let mut file = Vec::new();
+//! Writer::new(&mut file, &Header::new("mine", "send", 0), u64::MAX)?.end()?;
+//! let mut reader = Reader::open(&file[..])?;
+//! assert_eq!(reader.header().verb, "send");
+//! let (items, ended_early) = reader.read_all();
+//! assert!(items.is_empty() && ended_early.is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod axes;
 mod block;
@@ -47,7 +63,6 @@ impl Header {
 
 /// An event of a connection, as its job saw it.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_structs)]
 pub struct Entry {
     /// Time since the job began. Events of one connection come in the order in which it handled them, and the
     /// time of an arrival may be a little earlier than that of the event before. Files keep microseconds.
@@ -63,7 +78,6 @@ pub struct Entry {
 /// What a recording says next.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "nearly all items are events")]
-#[non_exhaustive]
 pub enum Item {
     /// Something happened.
     Event(Entry),

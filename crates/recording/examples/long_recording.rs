@@ -1,7 +1,7 @@
 //! Writes the recordings of both ends of a simulated flow: ten minutes of 25 Mbit/s over a link that loses
 //! 5 %, in less than a minute. `cargo measure figures recording --only load` opens them.
 //!
-//!     cargo run --release -p tidewire-cli --example long_recording -- NEAR FAR [SECONDS]
+//!     cargo run --release -p tidewire-recording --example long_recording -- NEAR FAR [SECONDS]
 
 use std::fs::File;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tidewire::{Config, Time};
-use tidewire_cli::recording::{Entry, Header, Writer};
 use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::trace::{Trace, TraceEvent};
+use tidewire_recording::{Entry, Header, Writer};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
