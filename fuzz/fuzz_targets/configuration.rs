@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use libfuzzer_sys::fuzz_target;
 use tidewire_cli::settings::Settings;
-use tidewire_cli::verb::Cli;
+use tidewire_cli::verb::command;
 
-static COMMAND: LazyLock<Command> = LazyLock::new(Cli::command);
+static COMMAND: LazyLock<Command> = LazyLock::new(command);
 
 fuzz_target!(|text: &str| {
     let Ok(settings) = Settings::parse(text, Path::new("config.toml"), &COMMAND) else { return };

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use clap::Args;
 use tidewire::{Config, Credentials, Endpoint};
 
+use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::Console;
 
 /// The option.
@@ -44,6 +45,19 @@ impl FromStr for Backend {
             }
             Some(("xdp", _)) if cfg!(not(target_os = "linux")) => Err("xdp needs Linux"),
             _ => Err("write kernel, or xdp: with an interface behind it, which `ip route` tells: xdp:eth0"),
+        }
+    }
+}
+
+/// Refuses the option in a verb that cannot use it.
+///
+/// # Errors
+/// [`Exit::Usage`] if another backend than the kernel was chosen.
+pub fn refuse(choice: &Choice) -> Result<(), Failure> {
+    match choice.backend {
+        Backend::Kernel => Ok(()),
+        Backend::Xdp(_) => {
+            Err(Failure::message(Exit::Usage, "this verb moves no datagrams of connections: leave --backend out"))
         }
     }
 }

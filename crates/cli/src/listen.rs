@@ -1,11 +1,11 @@
 //! Opens the socket of a verb that listens, reads its secret or key, and prints the link for the other side.
 //!
 //! Each verb that waits for connections calls it once, before it accepts the first. Invariant: the printed
-//! link leads to the socket that was opened. Otherwise the verb ends before it prints anything.
+//! links lead to the socket that was opened. Otherwise the verb ends before it prints anything.
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -108,6 +108,28 @@ impl Naming {
         builder.build().or_exit(Exit::Usage)
     }
 
+    /// Refuses `--relayed`, and so what needs it, in a verb that cannot use it.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] if it was given.
+    pub fn refuse_relayed(&self, why: &str) -> Result<(), Failure> {
+        match self.is_relayed() {
+            true => Err(Failure::message(Exit::Usage, format_args!("{why}: leave --relayed out"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses `--threads` in a verb that cannot use it.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] if more than one was given.
+    pub fn refuse_threads(&self, why: &str) -> Result<(), Failure> {
+        match self.threads {
+            1 => Ok(()),
+            _ => Err(Failure::message(Exit::Usage, format_args!("{why}: leave --threads out"))),
+        }
+    }
+
     /// Whether to wait behind a relay.
     pub fn is_relayed(&self) -> bool {
         self.relayed.is_wanted()
@@ -149,52 +171,70 @@ pub fn credentials(
     Ok((Credentials::Psk(secret.clone()), Peer::Secret(secret)))
 }
 
-/// Opens the socket, and returns the link that leads to it.
+/// Opens the socket, and returns the links that lead to it.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong key file or host, [`Exit::LocalIo`] if the port is in use.
+/// [`Exit::Usage`] for a wrong key file or host, or options that exclude each other; [`Exit::LocalIo`] if the
+/// port is in use.
 pub async fn open(
     address: SocketAddr,
     naming: &Naming,
     config: &Config,
     console: &Console,
-) -> Result<(Endpoint, Link), Failure> {
+) -> Result<(Endpoint, Links), Failure> {
+    if naming.is_relayed() && naming.threads != 1 {
+        let wanted = "--threads shares a port, and an end behind a relay waits at none: leave --threads out";
+        return Err(Failure::message(Exit::Usage, wanted));
+    }
     let (credentials, peer) = naming.credentials(console)?;
     let config = naming.limits(config)?;
     if naming.is_relayed() {
         let (endpoint, hop) = naming.relayed.open(address, (credentials, &peer), &config, console)?;
-        announce_hop(&link(naming.host.as_deref(), endpoint.local_addr(), hop)?, console);
-        let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
-        return Ok((endpoint, link));
+        announce_hop(&Links::to(naming.host.as_deref(), endpoint.local_addr(), &hop)?, console);
+        let links = Links::to(naming.host.as_deref(), endpoint.local_addr(), &peer)?;
+        return Ok((endpoint, links));
     }
     let threads = NonZeroUsize::new(naming.threads.into()).unwrap_or(NonZeroUsize::MIN);
     let endpoint = backend::bind(address, credentials, config, threads, console).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
-    let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
-    Ok((endpoint, link))
+    let links = Links::to(naming.host.as_deref(), endpoint.local_addr(), &peer)?;
+    Ok((endpoint, links))
 }
 
-/// Prints the link alone on stdout, so that it can be piped, and `what_to_do` on stderr.
-pub fn announce(link: &str, what_to_do: &str, console: &Console) {
-    if console.json() {
-        return console.event(&Event::Link { link });
+/// Prints each link alone on a line of stdout, so that it can be piped, and on stderr what to do with the
+/// first.
+pub fn announce(links: &Links, what_to_do: impl FnOnce(&str) -> String, console: &Console) {
+    if !console.json() {
+        console.say(&what_to_do(&links.first().reveal()));
+        links.say_why_many(console);
     }
-    console.say(what_to_do);
-    console.print(link);
+    for link in links.iter() {
+        let link = link.reveal();
+        match console.json() {
+            true => console.event(&Event::Link { link: &link }),
+            false => console.print(&link),
+        }
+    }
 }
 
 /// Prints the link for the relay alone on a line.
-fn announce_hop(link: &Link, console: &Console) {
-    let link = link.reveal();
-    if console.json() {
-        return console.event(&Event::HopLink { link: &link });
+fn announce_hop(links: &Links, console: &Console) {
+    if !console.json() {
+        console.say(&format!(
+            "behind a relay; on the relay: tidewire relay --to '{}'; the other machine then also needs --via with the \
+             link that the relay prints",
+            links.first().reveal()
+        ));
+        links.say_why_many(console);
     }
-    console.say(&format!(
-        "behind a relay; on the relay: tidewire relay --to '{link}'; the other machine then also needs --via with the \
-         link that the relay prints"
-    ));
-    console.print(&link);
+    for link in links.iter() {
+        let link = link.reveal();
+        match console.json() {
+            true => console.event(&Event::HopLink { link: &link }),
+            false => console.print(&link),
+        }
+    }
 }
 
 /// What peers connect to, if their keys are authorized.
@@ -301,25 +341,60 @@ const LIST_CHECK: Duration = Duration::from_secs(1);
 /// Limit of reported keys, because anybody who knows our public key can send new ones.
 const MOST_REFUSED: usize = 100;
 
-/// The link that leads to a socket. `host` is what the user wants to be named.
-///
-/// # Errors
-/// [`Exit::Usage`] if it cannot be parsed again, or this machine has no address to name.
-pub fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, Failure> {
-    if let Some(host) = host {
-        // Parsing the link checks HOST and HOST:PORT, and refuses what could not be parsed again.
-        let port =
-            if host.ends_with(']') || !host.contains(':') { format!(":{}", listening.port()) } else { String::new() };
-        return format!("tidewire://{host}{port}/#{}", peer.reveal()).parse().or_exit(Exit::Usage);
+/// The links that lead to a socket: one, or one for each address of a machine without a default route.
+#[derive(Debug)]
+pub struct Links(Link, Vec<Link>);
+
+impl Links {
+    /// The links to a socket. `host` is what the user wants to be named.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] if `host` cannot be parsed again.
+    pub fn to(host: Option<&str>, listening: SocketAddr, peer: &Peer) -> Result<Self, Failure> {
+        if let Some(host) = host {
+            // Parsing the link checks HOST and HOST:PORT, and refuses what could not be parsed again.
+            let port = match host.ends_with(']') || !host.contains(':') {
+                true => format!(":{}", listening.port()),
+                false => String::new(),
+            };
+            let link = format!("tidewire://{host}{port}/#{}", peer.reveal()).parse().or_exit(Exit::Usage)?;
+            return Ok(Self(link, Vec::new()));
+        }
+        let link =
+            |ip: IpAddr| Link { host: ip.to_string(), port: listening.port(), query: Vec::new(), peer: peer.clone() };
+        let wildcard = listening.ip();
+        if !wildcard.is_unspecified() {
+            return Ok(Self(link(wildcard), Vec::new()));
+        }
+        if let Some(ip) = default_route_address(wildcard) {
+            return Ok(Self(link(ip), Vec::new()));
+        }
+        let mut links = interface_addresses(wildcard).into_iter().map(link);
+        let this_machine = || match wildcard {
+            IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        Ok(Self(links.next().unwrap_or_else(|| link(this_machine())), links.collect()))
     }
-    let host = match listening.ip() {
-        ip if !ip.is_unspecified() => ip,
-        ip => default_route_address(ip).ok_or_else(|| {
-            let wanted = "this machine has no default route: give the address that others reach it by with --host";
-            Failure::message(Exit::Usage, wanted)
-        })?,
-    };
-    Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), peer })
+
+    /// The link that is used where one is wanted.
+    pub fn first(&self) -> &Link {
+        &self.0
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Link> {
+        std::iter::once(&self.0).chain(&self.1)
+    }
+
+    /// Says why there are several links, or one that only this machine can use.
+    fn say_why_many(&self, console: &Console) {
+        if !self.1.is_empty() {
+            console
+                .say("this machine has no default route: give the other side the link with an address that it reaches");
+        } else if self.0.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()) {
+            console.say("only this machine reaches that address");
+        }
+    }
 }
 
 /// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing
@@ -332,4 +407,16 @@ fn default_route_address(wildcard: IpAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((wildcard, 0)).ok()?;
     socket.connect(target).ok()?;
     socket.local_addr().ok().map(|address| address.ip())
+}
+
+/// The addresses of this machine's interfaces that others may reach, of the family of `wildcard`. An IPv6
+/// address of a link alone means nothing without the name of an interface, so it is left out.
+fn interface_addresses(wildcard: IpAddr) -> BTreeSet<IpAddr> {
+    let interfaces = getifaddrs::getifaddrs().into_iter().flatten();
+    let addresses = interfaces.filter_map(|interface| interface.address.ip_addr());
+    let reached = |ip: &IpAddr| match ip {
+        IpAddr::V4(v4) => wildcard.is_ipv4() && !v4.is_loopback() && !v4.is_unspecified(),
+        IpAddr::V6(v6) => wildcard.is_ipv6() && !v6.is_loopback() && !v6.is_unicast_link_local(),
+    };
+    addresses.filter(reached).collect()
 }

@@ -83,6 +83,48 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
 }
 
 #[test]
+fn options_that_a_verb_cannot_use_are_refused() {
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    refused(&["relay", "--to", &link, "--threads", "2"], &["one thread", "--threads"]);
+    refused(&["relay", "--to", &link, "--relayed"], &["leave --relayed out"]);
+    refused(&["receive", "--relayed", "--threads", "2", "--listen", "127.0.0.1:0"], &["leave --threads out"]);
+    for option in ["--hop-key", "--authorized-relays"] {
+        let listen = "tidewire://127.0.0.1:0";
+        refused(&["live", "udp://:5000", listen, "--relayed", option, "x"], &["no --via", "leave --relayed out"]);
+    }
+    for verb in [&["keygen"][..], &["config", "check"], &["man"], &["completions", "bash"], &["help"]] {
+        refused(&[verb, &["--backend", "xdp:eth0"]].concat(), &["leave --backend out"]);
+    }
+}
+
+#[test]
+fn times_of_a_bench_are_seconds_with_decimals() {
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    // The times are accepted, so the error is about the length.
+    for time in ["1.5", "2", "0.25s"] {
+        refused(&["bench", "-c", &link, "-t", time, "-i", time, "-l", "3"], &["16 bytes"]);
+    }
+    for time in ["1.5.2", "-1", "", "1h2"] {
+        tidewire().args(["bench", "-c", &link, &format!("--time={time}")]).assert().code(2);
+    }
+}
+
+#[test]
+fn help_of_profiles_is_a_page_and_wrong_words_are_refused() {
+    tidewire()
+        .args(["help", "profiles"])
+        .assert()
+        .success()
+        .stdout(contains("bucket:CAP,GAMMA").and(contains("raptorq")));
+    tidewire()
+        .args(["help", "tunnel", "up"])
+        .assert()
+        .success()
+        .stdout(contains("--address").and(contains("--workers")));
+    refused(&["help", "fly"], &["`fly` is not a verb"]);
+}
+
+#[test]
 fn choices_that_do_not_go_together_end_with_2_and_what_to_choose() {
     let link = format!("tidewire://127.0.0.1:1/#{}", secret());
     for job in
@@ -226,8 +268,8 @@ fn completions_and_manual_name_every_verb() {
     let manual = String::from_utf8(manual.stdout).unwrap();
     let help = tidewire().arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let verbs: Vec<_> = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).collect();
+    let listed = help.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let verbs: Vec<_> = listed.take_while(|line| !line.starts_with("  -")).collect();
     assert!(verbs.len() > 15, "{help}");
     for verb in verbs.iter().map(|line| line.split_whitespace().next().unwrap()).filter(|verb| *verb != "help") {
         assert!(manual.contains(&format!(".SS tidewire {verb}")), "{verb} is missing");

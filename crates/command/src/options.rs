@@ -14,29 +14,14 @@ use tidewire_units::{Probability, Rate, UnitError};
 
 use crate::report::Console;
 
+/// The heading of the options that only readers of the papers need.
+const POLICIES: &str = "Codes and policies (their names: tidewire help profiles)";
+
 /// Options of coding and rate. The connecting side decides how both sides code, unless the listening side was
 /// given a choice of its own. Each side decides its own rate.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Coding and rate")]
+#[command(next_help_heading = "Rate and delay")]
 pub struct Coding {
-    /// Named bundle of the choices below
-    #[arg(long, value_name = "NAME", help = profile_help())]
-    pub profile: Option<Profile>,
-    /// Code of the repair symbols: rlc, or in generations also cauchy, rlc16, raptorq, rs-fft,
-    /// lt:C,DELTA or semi-random-lt:DEGREE. Overrides the profile's choice
-    #[arg(long, value_name = "NAME", value_parser = parse_code)]
-    pub code: Option<Code>,
-    /// When to send repair symbols: none, every:L (one after each L-1 source symbols), pipeline:G,R,
-    /// adaptive, and in generations block:K,R, sphinx:K, rcdp:K or bucket:CAP,GAMMA. Overrides the
-    /// profile's choice
-    #[arg(long, value_name = "POLICY")]
-    pub redundancy: Option<Redundancy>,
-    /// Rate control: share (the default, a short queue for any number of our flows, does not take random
-    /// loss for congestion), cubic, newreno, aimd:PACKETS,PERCENT (falls at congestion marks), train
-    /// (packet trains), fixed:RATE, and in a tunnel open (no limit: for flows that control their rate
-    /// themselves)
-    #[arg(long, value_name = "NAME")]
-    pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<Rate>,
@@ -51,8 +36,21 @@ pub struct Coding {
     #[arg(long, value_name = "PERCENT")]
     pub max_overhead: Option<Probability>,
     /// Number of extra threads of this machine that code blocks, 0 to 64
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = POLICIES,
+          value_parser = clap::value_parser!(u16).range(0..=64))]
     pub workers: u16,
+    /// Rate control; share is the default
+    #[arg(long, value_name = "NAME", help_heading = POLICIES)]
+    pub rate_control: Option<RateControl>,
+    /// Named bundle of the choices below; stream is the default
+    #[arg(long, value_name = "NAME", help_heading = POLICIES)]
+    pub profile: Option<Profile>,
+    /// Code of the repair symbols, in place of the profile's choice
+    #[arg(long, value_name = "NAME", help_heading = POLICIES, value_parser = parse_code)]
+    pub code: Option<Code>,
+    /// When to send repair symbols, in place of the profile's choice
+    #[arg(long, value_name = "POLICY", help_heading = POLICIES)]
+    pub redundancy: Option<Redundancy>,
 }
 
 impl Coding {
@@ -157,12 +155,6 @@ impl From<ConfigError> for CodingError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
     }
-}
-
-/// Makes the help of `--profile`: the names, their meanings and the default.
-fn profile_help() -> String {
-    let lines: Vec<_> = Profile::NAMED.iter().map(|named| format!("{}: {}", named.name, named.summary)).collect();
-    format!("Named bundle of the choices below. {} [default: stream]", lines.join("; "))
 }
 
 fn parse_deliver(text: &str) -> Result<Probability, String> {

@@ -287,13 +287,12 @@ impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
 
     use super::*;
-    use crate::verb::Cli;
+    use crate::verb::command;
 
     fn settings(text: &str) -> Result<Settings, SettingsError> {
-        Settings::parse(text, Path::new("c.toml"), &Cli::command())
+        Settings::parse(text, Path::new("c.toml"), &command())
     }
 
     #[test]
@@ -301,7 +300,7 @@ mod tests {
         let settings =
             settings("max-rate = \"20mbit\"\n[serve]\nallow = [\"a:1\", \"b:2\"]\nmax-rate = \"5mbit\"\n").unwrap();
         let max_rate = |arguments: &[&str]| {
-            let matches = settings.apply(Cli::command()).try_get_matches_from(arguments).unwrap();
+            let matches = settings.apply(command()).try_get_matches_from(arguments).unwrap();
             let (_, verb) = matches.subcommand().unwrap();
             verb.get_raw("max_rate").unwrap().map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };

@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "BOUND,...", value_delimiter = ',')]
     require: Vec<Requirement>,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// The load.
@@ -97,10 +97,9 @@ struct Offered {
 
 /// Parses a time with a unit, or in seconds without one, as iperf3 does.
 fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse::<u32>() {
-        Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
-        Err(_) => parse_duration(text).map_err(|error| error.to_string()),
-    }
+    let has_unit = text.contains(|character: char| !character.is_ascii_digit() && character != '.');
+    let with_unit = if has_unit || text.is_empty() { text.to_owned() } else { format!("{text}s") };
+    parse_duration(&with_unit).map_err(|error| error.to_string())
 }
 
 /// Parses a length with a unit, or in bytes without one, as iperf3 does.
@@ -126,9 +125,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let (config, _watching) = args.watch.begin("bench", config, console)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, console).await?;
-    let link = link.reveal();
-    listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
+    let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, console).await?;
+    listen::announce(&links, |link| format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
     let serving = serve_all(&endpoint, args.once, console);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, console, serving)).await;
     session::close(&endpoint).await;

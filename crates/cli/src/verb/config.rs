@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::ArgMatches;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 
-use super::Cli;
 use crate::settings::{Settings, options, verbs};
 
 /// The verbs of the configuration.
@@ -38,10 +37,10 @@ pub enum Command {
 pub fn run(command: &Command) -> Result<(), Failure> {
     let text = match command {
         Command::Check { file: Some(file) } => {
-            format!("{} settings, all right\n", Settings::of_file(file, &Cli::command()).or_exit(Exit::Usage)?.len())
+            format!("{} settings, all right\n", Settings::of_file(file, &super::command()).or_exit(Exit::Usage)?.len())
         }
         Command::Check { file: None } => {
-            format!("{} settings, all right\n", Settings::load(&Cli::command()).or_exit(Exit::Usage)?.len())
+            format!("{} settings, all right\n", Settings::load(&super::command()).or_exit(Exit::Usage)?.len())
         }
         Command::Show { verb, options } => show(verb, options)?,
     };
@@ -52,8 +51,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 
 /// Makes a line for each option, with its value and origin.
 fn show(verb: &str, typed: &[OsString]) -> Result<String, Failure> {
-    let settings = Settings::load(&Cli::command()).or_exit(Exit::Usage)?;
-    let mut command = settings.apply(Cli::command());
+    let settings = Settings::load(&super::command()).or_exit(Exit::Usage)?;
+    let mut command = settings.apply(super::command());
     let names = verbs(&command);
     let known = names.iter().any(|name| name == verb).then(|| command.find_subcommand(verb).cloned()).flatten();
     let known = known.ok_or_else(|| {

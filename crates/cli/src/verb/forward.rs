@@ -47,11 +47,11 @@ pub struct Args {
     #[command(flatten)]
     via: Via,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 impl Args {

@@ -49,11 +49,11 @@ pub struct Args {
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 impl Args {
@@ -71,6 +71,7 @@ impl Args {
 /// [`Exit::Usage`] for wrong places, [`Exit::LocalIo`] if an input or output fails, [`Exit::Unreachable`] if
 /// nothing answers at first; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    args.naming.refuse_relayed("live has no --via, so nothing could reach this end behind a relay")?;
     let places: Vec<Place> =
         args.places.iter().map(|text| text.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     let one = places.iter().filter(|place| place.is_tidewire()).count() == 1;
@@ -137,11 +138,14 @@ async fn way(args: &Args, far: &Place, config: &Config, console: &Console, place
             Ok(Way::Dials(Box::new(Dialer { link, credentials, config, console })))
         }
         Place::Listen(address) => {
-            let (endpoint, link) = listen::open(*address, &args.naming, config, console).await?;
-            let link = link.reveal();
+            let (endpoint, links) = listen::open(*address, &args.naming, config, console).await?;
             // The other end does what this one does not.
-            let line = if place.contains("//:") { format!("{place} '{link}'") } else { format!("'{link}' {place}") };
-            listen::announce(&link, &format!("waiting; on the other machine: tidewire live {line}"), console);
+            let what = |link: &str| {
+                let is_input = place.contains("//:");
+                let line = if is_input { format!("{place} '{link}'") } else { format!("'{link}' {place}") };
+                format!("waiting; on the other machine: tidewire live {line}")
+            };
+            listen::announce(&links, what, console);
             Ok(Way::Listens(endpoint))
         }
         _ => Err(Failure::message(Exit::Usage, format_args!("{far} is not the other end"))),

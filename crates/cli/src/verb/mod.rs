@@ -5,6 +5,7 @@ mod config;
 mod dash;
 mod demo;
 mod forward;
+mod help;
 mod keygen;
 mod live;
 mod moved;
@@ -81,13 +82,19 @@ pub enum Command {
     #[command(subcommand)]
     Config(config::Command),
     /// Print the script that makes a shell complete verbs and options
-    #[command(after_help = "For bash: tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire")]
     Completions(Completions),
-    /// Print the manual page [example: tidewire man | man -l -]
+    /// Print the manual page
     Man,
+    /// Print the help of a verb, or the names of profiles, codes and policies
+    Help(help::Args),
     /// Verbs that this command had
     #[command(flatten)]
     Moved(moved::Verb),
+}
+
+/// The command with its help in two tiers.
+pub fn command() -> clap::Command {
+    help::shape(Cli::command())
 }
 
 /// Parses the command line. It overrides the settings of files and the environment.
@@ -95,7 +102,7 @@ pub enum Command {
 /// # Errors
 /// [`Exit::Usage`] for a wrong setting. A wrong command line or a request for help ends the process.
 fn parse() -> Result<Cli, Failure> {
-    let command = Cli::command();
+    let command = command();
     let settings = match Settings::load(&command) {
         Ok(settings) => settings,
         // `config` must start with wrong settings, because it reports what is wrong with them.
@@ -104,9 +111,15 @@ fn parse() -> Result<Cli, Failure> {
     };
     let matches = settings.apply(command).get_matches();
     let cli = Cli::from_arg_matches(&matches).or_exit(Exit::Usage)?;
+    if matches.subcommand_name().is_some_and(|verb| WITHOUT_SOCKETS.contains(&verb)) {
+        backend::refuse(&cli.backend)?;
+    }
     backend::choose(cli.backend.clone());
     Ok(cli)
 }
+
+/// Verbs that open no connection, or only those of their own on loopback: `--backend` says nothing to them.
+const WITHOUT_SOCKETS: [&str; 9] = ["demo", "dash", "replay", "top", "keygen", "config", "completions", "man", "help"];
 
 /// Runs the verb of the command line, and returns the exit code of the process.
 pub fn main() -> ExitCode {
@@ -135,13 +148,14 @@ pub fn main() -> ExitCode {
         Command::Keygen(args) => with(Console::new(false, false), |console| keygen::run(&args, &console)),
         Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),
         Command::Completions(args) => with(Console::new(false, false), |_| {
-            args.print(Cli::command());
+            args.print(command());
             Ok(())
         }),
         Command::Man => with(Console::new(false, false), |_| {
-            manual::print(Cli::command(), &[(LINK_VARIABLE, "The link to connect to, if the command line has none.")]);
+            manual::print(command(), &[(LINK_VARIABLE, "The link to connect to, if the command line has none.")]);
             Ok(())
         }),
+        Command::Help(args) => with(Console::new(false, false), |_| help::run(&args, command())),
         Command::Moved(verb) => with(Console::new(false, false), |_| verb.refuse()),
         Command::Dash(args) => with(args.output.console(), |console| block_on(dash::run(args, console))),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),

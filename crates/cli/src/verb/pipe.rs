@@ -36,11 +36,11 @@ pub struct Args {
     #[command(flatten)]
     via: Via,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// Copies bytes until both directions have ended.
@@ -102,9 +102,8 @@ async fn connect(
             return Ok((endpoint, connection, PipeEnd::Connects));
         }
     };
-    let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
-    let link = link.reveal();
-    listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
+    let (endpoint, links) = listen::open(address, &args.naming, &config, console).await?;
+    listen::announce(&links, |link| format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
     let connection = listen::guarding(&endpoint, &args.naming, console, endpoint.accept()).await;
     Ok((endpoint, connection.or_exit(Exit::Other)?, PipeEnd::Listens))
 }

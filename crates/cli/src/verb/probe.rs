@@ -55,9 +55,9 @@ pub struct Args {
     #[command(flatten)]
     own: Own,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// Shortest time: enough for 500 packets at light load, and for a second to find the rate.

@@ -46,11 +46,11 @@ pub struct Args {
     #[command(flatten)]
     detach: Detach,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// Receives until Ctrl-C, or one transfer with `--once`.
@@ -74,14 +74,14 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let destination = Arc::new(destination.limited(limits));
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let (config, _watching) = args.watch.begin("receive", config, &console)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
+    let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
-        args.detach.hand_over(Job::Receive, &link)?;
+        args.detach.hand_over(Job::Receive, links.first())?;
     } else {
-        let link = link.reveal();
         let into = args.dir.display();
-        let what = format!("receiving into `{into}`; on the other machine: tidewire send PATH... '{link}'");
-        listen::announce(&link, &what, &console);
+        let what =
+            |link: &str| format!("receiving into `{into}`; on the other machine: tidewire send PATH... '{link}'");
+        listen::announce(&links, what, &console);
     }
     let until = Until { once: args.once, vigil: args.detach.vigil(&config) };
     let serving = serve(&endpoint, &destination, until, &console);

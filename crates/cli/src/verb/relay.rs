@@ -14,7 +14,7 @@ use tidewire_units::Rate;
 use crate::backend;
 use crate::keys;
 use crate::link;
-use crate::listen::{self, Listen, Naming};
+use crate::listen::{self, Links, Listen, Naming};
 use crate::session::CLOSE_WAIT;
 use crate::via;
 
@@ -142,10 +142,8 @@ impl From<RelayCounts> for State {
 /// [`Exit::Usage`] for a wrong link or key file, [`Exit::LocalIo`] if the port is in use,
 /// [`Exit::Unreachable`] if the next host has no address; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    if args.naming.is_relayed() {
-        let wanted = "a relay always waits for hops: leave --relayed out";
-        return Err(Failure::message(Exit::Usage, wanted));
-    }
+    args.naming.refuse_relayed("a relay always waits for hops")?;
+    args.naming.refuse_threads("one thread moves the datagrams of a relay")?;
     let next = link::from_argument(&args.to).or_exit(Exit::Usage)?;
     let (credentials, peer) = args.naming.credentials(&console)?;
     let onward = match (next.peer.key(), &credentials) {
@@ -159,10 +157,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
-    let link = listen::link(args.naming.host.as_deref(), relay.local_addr(), peer)?.reveal();
+    let links = Links::to(args.naming.host.as_deref(), relay.local_addr(), &peer)?;
     let (host, port) = (&next.host, next.port);
-    let what = format!("relaying to {host}:{port}; add this to the command of the other end: --via '{link}'");
-    listen::announce(&link, &what, &console);
+    let what =
+        |link: &str| format!("relaying to {host}:{port}; add this to the command of the other end: --via '{link}'");
+    listen::announce(&links, what, &console);
     let ended = unless_interrupted(listen::guarding(&relay, &args.naming, &console, report(&relay, &console))).await;
     // A neighbour that does not answer must not delay the end.
     let _ = tokio::time::timeout(CLOSE_WAIT, relay.close()).await;

@@ -46,11 +46,11 @@ pub struct Args {
     #[command(flatten)]
     via: Via,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// Sends the named files and folders.

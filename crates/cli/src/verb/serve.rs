@@ -35,11 +35,11 @@ pub struct Args {
     #[command(flatten)]
     detach: Detach,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 /// Serves until Ctrl-C.
@@ -54,12 +54,11 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (config, _watching) = args.watch.begin("serve", config, &console)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
+    let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
-        args.detach.hand_over(Job::Serve, &link)?;
+        args.detach.hand_over(Job::Serve, links.first())?;
     } else {
-        let link = link.reveal();
-        listen::announce(&link, &what_to_do(&args.allow, &link), &console);
+        listen::announce(&links, |link| what_to_do(&args.allow, link), &console);
     }
     let mut vigil = args.detach.vigil(&config);
     let allowed = Arc::new(Allowed::new(args.allow));

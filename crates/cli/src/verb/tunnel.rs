@@ -66,11 +66,11 @@ pub struct Args {
     #[command(flatten)]
     via: Via,
     #[command(flatten)]
-    coding: Coding,
-    #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    coding: Coding,
 }
 
 impl Command {
@@ -118,11 +118,11 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
         None => vec![only_peer(&args.address, &args.route)],
     };
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
-    let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
+    let (endpoint, links) = listen::open(address, &args.naming, &config, console).await?;
     let (hub, mut routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
-    let link = link.reveal();
-    let route = "--address ADDRESS/LENGTH";
-    listen::announce(&link, &format!("waiting; on the other machine: tidewire tunnel up '{link}' {route}"), console);
+    let what =
+        |link: &str| format!("waiting; on the other machine: tidewire tunnel up '{link}' --address ADDRESS/LENGTH");
+    listen::announce(&links, what, console);
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
     let accepting = listener::serve(&endpoint, &hub, console, &stop, &mut serving);
     let read = async |path: &Path| follow(path, &hub, &mut routes).await;

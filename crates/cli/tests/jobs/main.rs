@@ -12,6 +12,7 @@ mod files;
 mod forward;
 mod hostile;
 mod keys;
+mod links;
 mod live;
 mod memory;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,292 @@
+//! The help of the command, in two tiers: `-h` shows what one needs in the first week and two examples to
+//! copy, `--help` everything.
+//!
+//! The texts of options stand beside the options. Here is what clap cannot know: the groups of verbs, the
+//! examples, and the options of the second tier. Invariant, which tests check: each verb is in one group, has
+//! two examples that parse, and shows at most 15 options by `-h`.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+use tidewire::Profile;
+use tidewire_command::exit::{Exit, Failure};
+
+/// Arguments of `help`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A verb; or profiles: the names of profiles, codes, policies and rate controls
+    #[arg(value_name = "VERB|profiles")]
+    words: Vec<String>,
+}
+
+/// The verbs as `tidewire -h` lists them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Move data", &["send", "receive", "pipe", "live"]),
+    ("Connect", &["forward", "serve", "tunnel", "relay"]),
+    ("Measure and watch", &["demo", "bench", "probe", "dash", "replay", "top"]),
+    ("Set up", &["keygen", "config", "completions", "man", "help"]),
+];
+
+/// Two lines to copy for each verb. LINK is what the other side printed.
+const EXAMPLES: [(&str, [&str; 2]); 19] = [
+    ("demo", ["tidewire demo", "tidewire demo --dashboard"]),
+    ("send", ["tidewire send photos/ report.pdf LINK", "tidewire send photos/ ann@far.example:inbox"]),
+    ("receive", ["tidewire receive", "tidewire receive --dir inbox --once"]),
+    ("pipe", ["tidewire pipe --listen 0.0.0.0:7700 > backup.tar", "tar c photos/ | tidewire pipe LINK"]),
+    (
+        "live",
+        ["tidewire live udp://:5000 LINK --latency 80ms", "tidewire live tidewire://0.0.0.0:7700 udp://127.0.0.1:5001"],
+    ),
+    ("forward", ["tidewire forward -L 8080:localhost:80 LINK", "tidewire forward -D 1080 LINK"]),
+    (
+        "serve",
+        ["tidewire serve --allow localhost:80", "tidewire serve --allow '*:443' --key my.key --authorized-keys peers"],
+    ),
+    (
+        "up",
+        [
+            "tidewire tunnel up --listen 0.0.0.0:7700 --address 10.77.0.1/24",
+            "tidewire tunnel up LINK --address 10.77.0.2/24",
+        ],
+    ),
+    ("relay", ["tidewire relay --to LINK", "tidewire relay --to @hop-link --key my.key --authorized-keys peers"]),
+    ("bench", ["tidewire bench -s", "tidewire bench -c LINK -b 8mbit -t 10"]),
+    ("probe", ["tidewire probe LINK", "tidewire probe LINK --rate 4mbit --svg path.svg"]),
+    ("dash", ["tidewire dash trip.rec", "tidewire dash near.rec far.rec"]),
+    ("replay", ["tidewire replay trip.rec --profile arq", "tidewire replay near.rec --peer far.rec --svg delays.svg"]),
+    ("top", ["tidewire top", "tidewire top 127.0.0.1:7780"]),
+    ("keygen", ["tidewire keygen -o my.secret", "tidewire keygen --pair -o my.key"]),
+    ("check", ["tidewire config check", "tidewire config check my.toml"]),
+    ("show", ["tidewire config show send", "tidewire config show receive --dir inbox"]),
+    (
+        "completions",
+        [
+            "tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire",
+            "tidewire completions fish > ~/.config/fish/completions/tidewire.fish",
+        ],
+    ),
+    ("man", ["tidewire man | man -l -", "tidewire man > tidewire.1"]),
+];
+
+/// Options that only `--help` shows, for every verb.
+const LATER: [&str; 25] = [
+    "remote",
+    "remote-port",
+    "linger",
+    "max-connections",
+    "max-memory",
+    "threads",
+    "max-bytes",
+    "max-files",
+    "detach",
+    "relayed",
+    "hop-key",
+    "authorized-relays",
+    "deliver",
+    "max-overhead",
+    "workers",
+    "rate-control",
+    "profile",
+    "code",
+    "redundancy",
+    "metrics",
+    "qlog",
+    "keylog",
+    "insecure-keylog",
+    "record-limit",
+    "generations",
+];
+
+/// The same for one verb.
+const LATER_OF: [(&str, &[&str]); 4] = [
+    ("bench", &["host", "interval", "require", "authorized-keys", "dashboard", "record", "via", "quiet"]),
+    ("live", &["protect-key-frames"]),
+    ("up", &["mtu", "interface", "host"]),
+    ("demo", &["svg"]),
+];
+
+/// Verbs whose first tier has what is in [`LATER`], because it is what they are for.
+const WHOLE: [&str; 2] = ["replay", "show"];
+
+/// Gives the command its two tiers.
+pub fn shape(command: Command) -> Command {
+    let groups = groups(&command);
+    let command = tiers(command);
+    command.disable_help_subcommand(true).help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
+fn tiers(mut command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let own = LATER_OF.iter().find(|(verb, _)| *verb == name).map_or(&[][..], |(_, options)| options);
+    if !WHOLE.contains(&name.as_str()) {
+        command = command.mut_args(|argument| {
+            let is_later = argument.get_long().is_some_and(|long| LATER.contains(&long) || own.contains(&long));
+            if is_later { argument.hide_short_help(true) } else { argument }
+        });
+    }
+    if let Some((_, lines)) = EXAMPLES.iter().find(|(verb, _)| *verb == name) {
+        command = command.after_help(format!("Examples:\n  {}\n  {}", lines[0], lines[1]));
+    }
+    command.mut_subcommands(tiers)
+}
+
+/// The verbs with their meanings, in their groups.
+fn groups(command: &Command) -> String {
+    let mut text = String::new();
+    for (heading, verbs) in GROUPS {
+        let _ = write!(text, "\n{heading}:\n");
+        for verb in verbs.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            let mut column = 0;
+            let _ = write!(text, "  {:<11} ", verb.get_name());
+            for word in about.split(' ') {
+                if column + word.chars().count() > WIDTH {
+                    let _ = write!(text, "\n{:14}", "");
+                    column = 0;
+                }
+                let _ = write!(text, "{}{word}", if column > 0 { " " } else { "" });
+                column += word.chars().count() + 1;
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Columns for the meaning of a verb, in a terminal of 100.
+const WIDTH: usize = 84;
+
+/// Prints the help of a verb, of all, or of profiles.
+///
+/// # Errors
+/// [`Exit::Usage`] if there is no such verb.
+pub fn run(args: &Args, mut command: Command) -> Result<(), Failure> {
+    if args.words == ["profiles"] {
+        print(&profiles());
+        return Ok(());
+    }
+    command.build();
+    let mut wanted = &mut command;
+    for word in &args.words {
+        let known = wanted.find_subcommand(word).is_some();
+        wanted = match wanted.find_subcommand_mut(word) {
+            Some(verb) if known => verb,
+            _ => {
+                let text =
+                    format!("`{word}` is not a verb: tidewire -h lists them, tidewire help profiles the profiles");
+                return Err(Failure::message(Exit::Usage, text));
+            }
+        };
+    }
+    print(&wanted.render_long_help().to_string());
+    Ok(())
+}
+
+fn print(text: &str) {
+    // A reader that closed the pipe is not a failure.
+    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
+}
+
+/// The grammar of the options for readers of the papers.
+fn profiles() -> String {
+    let mut text = String::from("Profiles (--profile): bundles of the choices below\n");
+    for named in Profile::NAMED {
+        let _ = writeln!(text, "  {:<22} {}", named.example, named.summary);
+    }
+    text + REST
+}
+
+const REST: &str = "
+Codes of the repair symbols (--code)
+  rlc                    random combinations over GF(2^8); the only one of a sliding window
+  cauchy, rlc16          in generations: Cauchy matrices; combinations over GF(2^16)
+  raptorq, rs-fft        in generations: RFC 6330; Reed-Solomon by fast transforms
+  lt:C,DELTA             in generations: LT codes with a robust soliton distribution
+  semi-random-lt:DEGREE  in generations: semi-random LT codes
+
+When to send repair symbols (--redundancy)
+  none                   after a reported loss only
+  adaptive               as loss, its bursts, the round trip and the load of the link ask (docs/recovery.md)
+  every:L                one after each L-1 source symbols
+  pipeline:G,R           combinations of a growing generation, R for each symbol
+  block:K,R              in generations: R repairs for K source symbols
+  sphinx:K, rcdp:K       in generations: as much as the loss needs; until the block is recovered
+  bucket:CAP,GAMMA       in generations: GAMMA combinations for each symbol that is ready, up to CAP
+
+Rate control (--rate-control)
+  share                  a short queue for any number of our flows; random loss is no congestion
+  cubic, newreno         as kernel TCP
+  aimd:PACKETS,PERCENT   falls at congestion marks
+  train                  packet trains (RCDP)
+  fixed:RATE             always this rate
+  open                   in a tunnel only: no limit, for flows that control their rate themselves
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verb;
+
+    /// The verbs that have options, with the name by which the tables know them.
+    fn verbs_of(command: &Command) -> Vec<Command> {
+        let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
+        visible.flat_map(|verb| if verb.has_subcommands() { verbs_of(verb) } else { vec![verb.clone()] }).collect()
+    }
+
+    #[test]
+    fn the_short_help_of_each_verb_has_at_most_15_options_and_two_examples_that_parse() {
+        for mut verb in verbs_of(&verb::command()) {
+            let help = verb.render_help().to_string();
+            let is_option = |line: &&str| line.trim_start().starts_with('-') && line.starts_with("  ");
+            let options = help.lines().filter(is_option).count();
+            assert!(options <= 15, "{} shows {options} options:\n{help}", verb.get_name());
+            let (_, lines) = EXAMPLES.iter().find(|(name, _)| *name == verb.get_name()).unwrap_or_else(|| {
+                panic!("{} has no examples", verb.get_name());
+            });
+            for line in lines {
+                assert!(help.contains(line), "{line}");
+                let words = line.split(['|', '>']).find_map(|part| part.trim().strip_prefix("tidewire "));
+                let words = words.unwrap().split_whitespace().map(|word| match word {
+                    "LINK" => "tidewire://h:1/#tws1",
+                    word => word.trim_matches('\''),
+                });
+                let words = std::iter::once("tidewire").chain(words);
+                let parsed = verb::command().try_get_matches_from(words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn each_verb_is_in_one_group_and_later_options_exist() {
+        let command = verb::command();
+        let listed: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            assert_eq!(listed.iter().filter(|name| **name == verb.get_name()).count(), 1, "{}", verb.get_name());
+        }
+        let verbs = verbs_of(&command);
+        let has = |verb: &Command, option: &str| verb.get_arguments().any(|arg| arg.get_long() == Some(option));
+        for option in LATER {
+            assert!(verbs.iter().any(|verb| has(verb, option)), "no verb has --{option}");
+        }
+        for (name, options) in LATER_OF {
+            let verb = verbs.iter().find(|verb| verb.get_name() == name).unwrap();
+            assert!(options.iter().all(|option| has(verb, option)), "{name}: {options:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_profiles_names_what_the_options_take() {
+        let page = profiles();
+        for named in Profile::NAMED {
+            assert!(page.contains(named.example) && page.contains(named.summary));
+        }
+        for control in ["share", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"] {
+            assert!(control.parse::<tidewire::RateControl>().is_ok(), "{control}");
+            let name = control.split(':').next().unwrap();
+            assert!(page.contains(name), "{name}");
+        }
+    }
+}
