@@ -157,29 +157,33 @@ fn main() -> ExitCode {
 
 /// Reads the command line: the steps to run and their settings.
 fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
-    let (command, rest) = arguments.split_first().ok_or("name a task")?;
     let mut context = Context::new()?;
-    match rest {
-        [] => {}
-        [seconds] if command == "fuzz" => {
+    let names = match arguments {
+        [] => return Err("name a task".into()),
+        [fuzz, seconds] if fuzz == "fuzz" && seconds.starts_with(|first: char| first.is_ascii_digit()) => {
             context.fuzz_seconds =
                 seconds.parse().map_err(|_| format!("`{seconds}` is not a number of seconds; try: fuzz 600"))?;
+            &arguments[..1]
         }
-        _ => return Err(format!("too many arguments after `{command}`")),
-    }
-    let chosen = |step: &&Step| match command.as_str() {
+        names => names,
+    };
+    let chosen = |name: &String, step: &Step| match name.as_str() {
         "test" => step.part != Part::Alone,
         "check" => step.part == Part::Check,
         name => step.name == name,
     };
-    let steps: Vec<_> = STEPS.iter().filter(chosen).collect();
-    if steps.is_empty() { Err(format!("there is no task `{command}`")) } else { Ok((steps, context)) }
+    if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| chosen(name, step))) {
+        return Err(format!("there is no task `{unknown}`"));
+    }
+    // In the order of the table, each once.
+    let steps = STEPS.iter().filter(|step| names.iter().any(|name| chosen(name, step))).collect();
+    Ok((steps, context))
 }
 
 fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below but the last\n");
     text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
-    text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
+    text += "cargo xtask STEP...           some steps; `fuzz` alone takes seconds per target\n";
     text += &format!("cargo xtask install           {}\n", install::ABOUT);
     text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
     text += &format!("cargo xtask package           {}\n\n", package::ABOUT);
@@ -209,9 +213,21 @@ mod tests {
 
     #[test]
     fn a_wrong_command_line_is_refused() {
-        for line in ["", "tset", "test now", "fuzz soon", "fuzz 1 2"] {
+        for line in ["", "tset", "test now", "fuzz soon", "fuzz 1 2", "fuzz 1s", "fmt wsam"] {
             assert!(names(line).is_err(), "{line:?} was accepted");
         }
         assert_eq!(names("fuzz 600"), Ok(vec!["fuzz"]));
+        assert_eq!(names("wasm fmt wasm"), Ok(vec!["fmt", "wasm"]));
+    }
+
+    #[test]
+    fn the_hosted_jobs_run_every_step_once() {
+        let workflow = include_str!("../../.github/workflows/ci.yml");
+        let lists = workflow.lines().filter_map(|line| line.trim().strip_prefix("- steps: "));
+        let mut run: Vec<&str> = lists.flat_map(str::split_whitespace).collect();
+        let mut wanted = names("test").unwrap();
+        run.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(run, wanted);
     }
 }
