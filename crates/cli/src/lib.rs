@@ -13,26 +13,26 @@
 //! [`tidewire_transfer`]. This is a library only so that tests and the binary use the same code. Its
 //! interface may change at any time.
 
-pub mod backend;
-pub mod bench;
-pub mod dash;
-pub mod explain;
+mod backend;
+mod bench;
+mod dash;
+mod explain;
 pub mod forward;
-pub mod keys;
-pub mod link;
-pub mod listen;
-pub mod live;
-pub mod media;
-pub mod pipe;
-pub mod probe;
-pub mod progress;
-pub mod session;
+mod keys;
+mod link;
+mod listen;
+mod live;
+mod media;
+mod pipe;
+mod probe;
+mod progress;
+mod session;
 pub mod settings;
-pub mod ssh;
-pub mod top;
+mod ssh;
+mod top;
 #[cfg(target_os = "linux")]
-pub mod tunnel;
+mod tunnel;
 pub mod verb;
-pub mod via;
-pub mod watch;
-pub mod what_if;
+mod via;
+mod watch;
+mod what_if;
