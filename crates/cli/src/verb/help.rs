@@ -259,6 +259,27 @@ mod tests {
         }
     }
 
+    /// Run with `TIDEWIRE_WRITE=1` to write the file anew.
+    #[test]
+    fn the_guide_has_the_short_help_of_every_verb() {
+        let mut text = String::new();
+        let mut command = verb::command().term_width(100);
+        command.build();
+        let mut pages = vec![command.clone()];
+        pages.extend(verbs_of(&command));
+        for mut page in pages {
+            let shown = page.render_help().to_string();
+            text += shown.trim_end();
+            let _ = write!(text, "\n\n{}\n\n", "-".repeat(100));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/data/help.txt");
+        if std::env::var_os("TIDEWIRE_WRITE").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "docs/data/help.txt is old: TIDEWIRE_WRITE=1 cargo test -p tidewire-cli --lib help");
+    }
+
     #[test]
     fn each_verb_is_in_one_group_and_later_options_exist() {
         let command = verb::command();
