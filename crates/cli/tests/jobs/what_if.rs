@@ -61,8 +61,8 @@ fn replay(arguments: &[&str]) -> (Vec<Value>, String) {
     (schema::lines(&ended.stdout), String::from_utf8(ended.stderr).unwrap())
 }
 
-/// True if a cell, such as `12.3 ms` or `12.3 s`, is this figure, rounded to the cell's last digit. A host that
-/// stands still for a moment makes a long delay, and long delays have fewer digits.
+/// True if a cell, such as `12.3 ms` or `12.3 s`, is this figure, rounded to the cell's last digit. A host
+/// that stands still for a moment makes a long delay, and long delays have fewer digits.
 fn is_rounded(cell: &str, figure: f64) -> bool {
     let (number, unit) = cell.split_once(' ').unwrap();
     let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
