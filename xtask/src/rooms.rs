@@ -15,7 +15,7 @@ use crate::context::Context;
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
 const CRATES: [&[&str]; 7] = [
     &["tidewire-testing"],
-    &["tidewire-codec", "tidewire-units"],
+    &["tidewire-codec", "tidewire-units", "tidewire-model"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
     &["tidewire-lab", "tidewire-transfer"],
@@ -24,7 +24,7 @@ const CRATES: [&[&str]; 7] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 25] = [
+const ROOMS: [&str; 24] = [
     "time",
     "codel",
     "counts",
@@ -33,7 +33,6 @@ const ROOMS: [&str; 25] = [
     "event",
     "custom",
     "hex",
-    "model",
     "wire",
     "crypto",
     "handshake",

@@ -103,7 +103,6 @@ pub mod handshake;
 mod hex;
 mod ids;
 mod lane;
-pub mod model;
 pub mod path;
 pub mod profile;
 pub mod rate;

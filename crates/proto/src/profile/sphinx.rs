@@ -8,9 +8,9 @@
 //! docs/sphinx.md says what is wrong with it.
 
 use tidewire_codec::Code;
+use tidewire_model::sphinx::Rounding;
 
 use super::{Delivery, Elimination, Layout, Named, Profile};
-use crate::model::sphinx::Rounding;
 use crate::rate::{AimdSteps, RateControl};
 use crate::redundancy::{Proactive, Redundancy, SphinxBlocks, parse_sphinx};
 

@@ -6,12 +6,13 @@
 use core::fmt;
 use core::str::FromStr;
 
+use tidewire_model::sphinx::{self, Rounding};
+
 use super::proactive::FLOOR;
 use super::{
     Answer, BUCKET_RANGE, BucketBlocks, PIPELINE_RANGE, PipelineBlocks, Proactive, Ratio, RcdpBlocks, SphinxBlocks,
     Trigger,
 };
-use crate::model::sphinx::{self, Rounding};
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]

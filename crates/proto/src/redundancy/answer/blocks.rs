@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
+use tidewire_model::sphinx::MAX_LOSS;
 
-use crate::model::sphinx::MAX_LOSS;
 use crate::redundancy::known::Known;
 use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight};
 

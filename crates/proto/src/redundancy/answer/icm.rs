@@ -12,10 +12,10 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, SourceId};
+use tidewire_model::sphinx::Rounding;
 
 use super::AnswerPolicy;
 use crate::Time;
-use crate::model::sphinx::Rounding;
 use crate::path::LossEstimate;
 use crate::redundancy::known::{Filling, Known};
 use crate::redundancy::proactive::SphinxBlocks;

@@ -2,14 +2,15 @@
 //! the target's latency.
 //!
 //! [`super::Planner`] calls it with the user's target ([`crate::config::Config::latency`]) or the default
-//! target. It is pure: the same path and target give the same [`Plan`]. [`crate::model::gilbert`] predicts
+//! target. It is pure: the same path and target give the same [`Plan`]. [`tidewire_model::gilbert`] predicts
 //! the in-order delay, exactly for a path whose losses match the estimate. An answer repairs a symbol after
 //! about one round trip, so a target longer than that needs no proactive repair.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::model::gilbert::{self, Gilbert};
+use tidewire_model::gilbert::{self, Gilbert};
+
 use crate::path::{LossEstimate, correlation};
 use crate::redundancy::tuning::{
     ASKED, ASKED_LATE, ASKED_SYMBOLS, LEAST_RISK, MOST_RISK, MOST_ROUNDS, NEAR, SPARE, TRIALS,

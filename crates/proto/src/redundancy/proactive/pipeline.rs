@@ -13,10 +13,10 @@
 use core::fmt;
 
 use tidewire_codec::SourceId;
+use tidewire_model::sphinx::MAX_LOSS;
 
 use super::ProactivePolicy;
 use crate::Time;
-use crate::model::sphinx::MAX_LOSS;
 use crate::redundancy::{CodingContext, Repair};
 
 /// ComboCoding's margin beyond the least ratio: the paper prints the ratio as `1.4 + 1/(1-p)` (section II-A),

@@ -14,10 +14,10 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
+use tidewire_model::sphinx::MAX_LOSS;
 
 use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::model::sphinx::MAX_LOSS;
 use crate::redundancy::known::{Filling, Known};
 use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
 

@@ -1,18 +1,18 @@
 //! Blocks whose repairs follow the measured loss rate (Li and others, "Sphinx", 2019, section III-B).
 //!
 //! The policy cuts the source symbols into blocks and chooses degree and number of the repairs for each block
-//! when it closes the block (`model::sphinx`). Under a code that is not sparse it chooses only the number. It
-//! sends nothing for reported losses: that is the answer policy's part. If the application leaves a block
-//! unfinished, it is closed after an eighth of a round trip.
+//! when it closes the block ([`tidewire_model::sphinx`]). Under a code that is not sparse it chooses only the
+//! number. It sends nothing for reported losses: that is the answer policy's part. If the application leaves
+//! a block unfinished, it is closed after an eighth of a round trip.
 
 use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Code, RepairId, SourceId};
+use tidewire_model::sphinx::{self, Form, Rounding};
 
 use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::model::sphinx::{self, Form, Rounding};
 use crate::path::{DEVIATION_BLOCK, LossEstimate};
 use crate::redundancy::{CodingContext, GenerationRow, Repair};
 
