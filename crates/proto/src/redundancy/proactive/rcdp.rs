@@ -26,7 +26,7 @@ use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
 const IDLE: u32 = 8;
 
 /// Repairs of a block. Each key up to this number fits the two bytes for which a symbol leaves room
-/// (`connection/send.rs`).
+/// (`connection/send/write.rs`).
 const MOST_KEYS: u16 = 1 << 14;
 
 /// The parameters of [`Rcdp`].
