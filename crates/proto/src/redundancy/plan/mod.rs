@@ -172,6 +172,12 @@ pub(super) fn is_dear(cx: &CodingContext<'_>) -> bool {
     cx.flying() < SHORT || cx.path.loss.rate * correlation(cx.path.loss.burst) > DENSE
 }
 
+/// Whether answers are reduced by the deficit that the running proactive repairs will drain. This is so if
+/// the flow is saturated, has no plan, and answering everything would cost too much goodput.
+pub(super) fn is_sparing(cx: &CodingContext<'_>) -> bool {
+    cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
+}
+
 /// P(Bin(n, p) > m): the probability that more than `m` of `n` packets are lost at loss rate `p`.
 pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
     let odds = p / (1.0 - p);

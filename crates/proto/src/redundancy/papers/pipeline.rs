@@ -15,9 +15,8 @@ use core::fmt;
 use tidewire_codec::SourceId;
 use tidewire_model::sphinx::MAX_LOSS;
 
-use super::ProactivePolicy;
 use crate::Time;
-use crate::redundancy::{CodingContext, Repair};
+use crate::redundancy::{CodingContext, ProactivePolicy, Repair};
 
 /// ComboCoding's margin beyond the least ratio: the paper prints the ratio as `1.4 + 1/(1-p)` (section II-A),
 /// which is 2.4 without loss. Without the 1 it is 1.4, near the 1.25 to 1.5 that the paper calls high.

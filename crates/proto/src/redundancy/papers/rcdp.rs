@@ -16,10 +16,9 @@ use std::collections::VecDeque;
 use tidewire_codec::{Elimination, RepairId, SourceId};
 use tidewire_model::sphinx::MAX_LOSS;
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, LONGEST_SPAN, ProactivePolicy, Repair, RepairInFlight};
 
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: as
 /// `sphinx` does.
@@ -36,6 +35,15 @@ pub struct RcdpBlocks {
     pub symbols: u16,
     /// Whether to send one block at a time, and its repairs until the peer reports it as recovered.
     pub basic: bool,
+}
+
+impl RcdpBlocks {
+    /// Parses `K` or `K,basic`: source symbols of a block, and whether one block is sent at a time.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (symbols, basic) = text.strip_suffix(",basic").map_or((text, false), |symbols| (symbols, true));
+        let symbols = symbols.parse().ok().filter(|symbols| (1..=LONGEST_SPAN).contains(symbols))?;
+        Some(Self { symbols, basic })
+    }
 }
 
 impl fmt::Display for RcdpBlocks {

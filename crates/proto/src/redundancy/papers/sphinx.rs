@@ -11,17 +11,16 @@ use std::collections::VecDeque;
 use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_model::sphinx::{self, Form, Rounding};
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
 use crate::path::{DEVIATION_BLOCK, LossEstimate};
-use crate::redundancy::{CodingContext, GenerationRow, Repair};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, LONGEST_SPAN, ProactivePolicy, Repair};
 
 /// Probability with which a block is decoded without an answer. Chosen: 99 % of the blocks then wait for no
 /// round trip. At 6 % loss this takes 3 repairs of 100 symbols more than a probability of 0.95.
 pub(in crate::redundancy) const DECODED: f64 = 0.99;
 
 /// The text of [`Rounding::Down`]. The ceiling of the paper has no text.
-pub(in crate::redundancy) const FLOOR: &str = "floor";
+const FLOOR: &str = "floor";
 
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: half of
 /// what `block` waits, because an answer is sent only after the last repair.
@@ -55,6 +54,23 @@ pub(in crate::redundancy) struct Shape {
 }
 
 impl SphinxBlocks {
+    /// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations, and
+    /// the rounding of their degree.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (symbols, rest) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
+        let (threshold, rounding) = match rest.and_then(|rest| rest.split_once(',')) {
+            None => (rest, Rounding::Up),
+            Some((threshold, FLOOR)) => (Some(threshold), Rounding::Down),
+            Some(_) => return None,
+        };
+        let symbols = symbols.parse().ok().filter(|symbols| (1..=LONGEST_SPAN).contains(symbols))?;
+        let threshold = match threshold {
+            None => None,
+            Some(text) => Some(text.parse().ok().filter(|&threshold| sphinx::is_threshold(threshold))?),
+        };
+        Some(Self { symbols, threshold, rounding })
+    }
+
     /// The repairs for a block of `count` symbols. None while no loss was seen.
     pub(in crate::redundancy) fn shape(self, count: u16, loss: &LossEstimate) -> Shape {
         let rate = loss.rate.min(sphinx::MAX_LOSS);

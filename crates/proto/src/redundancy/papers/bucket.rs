@@ -20,9 +20,8 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{RepairId, SourceId};
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, ProactivePolicy, Repair, RepairInFlight};
 
 /// The text of [`BucketBlocks::is_fixed`].
 const FIXED: &str = "fixed";

@@ -14,12 +14,11 @@ use std::collections::VecDeque;
 use tidewire_codec::{Elimination, SourceId};
 use tidewire_model::sphinx::Rounding;
 
-use super::AnswerPolicy;
+use super::SphinxBlocks;
 use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::proactive::SphinxBlocks;
-use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
+use crate::redundancy::{AnswerPolicy, Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
 
 /// When an undecoded block of which no packet is in flight is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
