@@ -60,8 +60,8 @@ fn own_time(rate: u64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum RateControl {
-    /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
-    /// and does not compete with TCP for a full queue.
+    /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion.
+    /// Beside a sender that fills a queue, as TCP does, it competes as CUBIC (docs/fairness.md).
     #[default]
     Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
