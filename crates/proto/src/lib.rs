@@ -86,7 +86,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
-#![warn(clippy::exhaustive_enums)]
+#![warn(clippy::exhaustive_enums, unreachable_pub)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod close;

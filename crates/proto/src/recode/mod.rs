@@ -101,16 +101,16 @@ pub(crate) struct Recoding {
 
 impl Recoding {
     /// An empty lane. Combinations are drawn from `seed`.
-    pub fn new(relaying: Relaying, seed: u64) -> Self {
+    pub(crate) fn new(relaying: Relaying, seed: u64) -> Self {
         Self { sender: Sender::new(relaying, seed), receiver: Receiver::new(relaying.generations) }
     }
 
-    pub fn stats(&self) -> RelayStats {
+    pub(crate) fn stats(&self) -> RelayStats {
         RelayStats { sent: self.sender.sent(), ..self.receiver.stats() }
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.sender.memory() + self.receiver.memory()
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    pub fn new(redundancy: Redundancy) -> Self {
+    pub(crate) fn new(redundancy: Redundancy) -> Self {
         let proactive = redundancy.proactive.build();
         Self {
             planner: redundancy.needs_plan().then(Planner::default),
@@ -33,12 +33,12 @@ impl Policies {
     }
 
     /// Whether source symbols are not sent themselves.
-    pub fn withholds_sources(&self) -> bool {
+    pub(crate) fn withholds_sources(&self) -> bool {
         self.withholds_sources
     }
 
     /// Called when the source symbol `cx.sent - 1` was sent for the first time.
-    pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+    pub(crate) fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         if let Some(planner) = &mut self.planner {
             planner.on_source_sent(cx);
         }
@@ -48,24 +48,24 @@ impl Policies {
     }
 
     /// Called when the first transmission of a source symbol is known to be received or lost.
-    pub fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+    pub(crate) fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
         self.proactive.on_source_settled(id, arrived);
         self.answer.on_source_settled(id, arrived);
     }
 
     /// Called when a source symbol that was sent again is known to be received or lost.
-    pub fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
+    pub(crate) fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
         self.answer.on_resent_settled(id, arrived);
     }
 
     /// Called when a coded repair is known to be received or lost.
-    pub fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+    pub(crate) fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         self.proactive.on_repair_settled(repair, arrived);
         self.answer.on_repair_settled(repair, arrived);
     }
 
     /// Returns the repair to send in a free slot. The caller must send it.
-    pub fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+    pub(crate) fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let cx = with_plan(cx, self.planner.as_ref());
         if let Some(repair) = self.answer.next(&cx) {
             self.proactive.on_answer(&cx, &repair);
@@ -76,24 +76,24 @@ impl Policies {
 
     /// Returns a generation that was closed since the last call. Call this after each call that can close
     /// one.
-    pub fn poll_closed(&mut self) -> Option<Closed> {
+    pub(crate) fn poll_closed(&mut self) -> Option<Closed> {
         let closed = self.proactive.poll_closed()?;
         self.answer.on_closed(&closed);
         Some(closed)
     }
 
     /// The newest decision of the planner; `None` for policies without one.
-    pub fn planned(&self) -> Option<Planned> {
+    pub(crate) fn planned(&self) -> Option<Planned> {
         self.planner.as_ref().map(|planner| *planner.planned())
     }
 
     /// The current plan, once enough is known about the path.
-    pub fn plan(&self) -> Option<&Plan> {
+    pub(crate) fn plan(&self) -> Option<&Plan> {
         self.planner.as_ref().and_then(|planner| planner.planned().plan.as_ref())
     }
 
     /// The time to ask again if nothing arrives and nothing is sent until then.
-    pub fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
         let cx = with_plan(cx, self.planner.as_ref());
         self.proactive.poll_timeout(&cx).into_iter().chain(self.answer.poll_timeout(&cx)).min()
     }

@@ -28,12 +28,12 @@ pub const MAX_REGIONS: u64 = 63;
 pub(super) const NOTHING: u64 = VARINT_MAX;
 
 pub(super) mod flag {
-    pub const ECN: u8 = 1;
-    pub const STREAM_CREDIT: u8 = 2;
-    pub const LANES: u8 = 4;
-    pub const ELICITS: u8 = 8;
-    pub const ARRIVAL: u8 = 16;
-    pub const ALL: u8 = 31;
+    pub(crate) const ECN: u8 = 1;
+    pub(crate) const STREAM_CREDIT: u8 = 2;
+    pub(crate) const LANES: u8 = 4;
+    pub(crate) const ELICITS: u8 = 8;
+    pub(crate) const ARRIVAL: u8 = 16;
+    pub(crate) const ALL: u8 = 31;
 }
 
 /// Number of packets received with each ECN mark, since the path began.

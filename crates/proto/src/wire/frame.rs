@@ -19,7 +19,7 @@ use super::train::{self, TrainReport};
 pub const MAX_TEXT: usize = 256;
 /// Maximum length of a REKEY message in bytes, more than twice the length of those of version 1, which have
 /// 48 and 96.
-pub const MAX_NOISE: usize = 256;
+pub(super) const MAX_NOISE: usize = 256;
 /// Maximum length of a span on the wire, in symbols. It bounds the decoder's memory.
 pub const MAX_SPAN: u64 = 1024;
 /// Maximum length of a source symbol, so that it fits the largest UDP payload beside packet and repair
@@ -29,28 +29,28 @@ pub const MAX_SYMBOL: usize = 65_472;
 const IGNORABLE: u64 = 0x40;
 
 mod kind {
-    pub const PAD: u8 = 0x00;
-    pub const PING: u8 = 0x01;
-    pub const FEEDBACK: u8 = 0x02;
-    pub const CLOSE: u8 = 0x03;
-    pub const POLICY: u8 = 0x04;
-    pub const PATH_CHALLENGE: u8 = 0x05;
-    pub const PATH_RESPONSE: u8 = 0x06;
-    pub const NEW_CID: u8 = 0x07;
-    pub const SLICE: u8 = 0x08;
-    pub const BASE: u8 = 0x09;
-    pub const REKEY: u8 = 0x0a;
-    pub const SLICE_OF_GENERATIONS: u8 = 0x0b;
-    pub const TRAIN: u8 = 0x0c;
-    pub const TRAIN_REPORT: u8 = 0x0d;
-    pub const RANKS: u8 = 0x0e;
-    pub const SOURCE: u8 = 0x10;
-    pub const SOURCE_AGAIN: u8 = 0x11;
-    pub const REPAIR: u8 = 0x12;
-    pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
-    pub const RECODED: u8 = 0x18;
+    pub(super) const PAD: u8 = 0x00;
+    pub(super) const PING: u8 = 0x01;
+    pub(super) const FEEDBACK: u8 = 0x02;
+    pub(super) const CLOSE: u8 = 0x03;
+    pub(super) const POLICY: u8 = 0x04;
+    pub(super) const PATH_CHALLENGE: u8 = 0x05;
+    pub(super) const PATH_RESPONSE: u8 = 0x06;
+    pub(super) const NEW_CID: u8 = 0x07;
+    pub(super) const SLICE: u8 = 0x08;
+    pub(super) const BASE: u8 = 0x09;
+    pub(super) const REKEY: u8 = 0x0a;
+    pub(super) const SLICE_OF_GENERATIONS: u8 = 0x0b;
+    pub(super) const TRAIN: u8 = 0x0c;
+    pub(super) const TRAIN_REPORT: u8 = 0x0d;
+    pub(super) const RANKS: u8 = 0x0e;
+    pub(super) const SOURCE: u8 = 0x10;
+    pub(super) const SOURCE_AGAIN: u8 = 0x11;
+    pub(super) const REPAIR: u8 = 0x12;
+    pub(super) const REPAIR_ON_FEEDBACK: u8 = 0x13;
+    pub(super) const RECODED: u8 = 0x18;
     /// Added to the four types above for a lane in generations.
-    pub const OF_GENERATIONS: u8 = 0x04;
+    pub(super) const OF_GENERATIONS: u8 = 0x04;
 }
 
 /// How the symbols of a lane are coded together. It never changes during the life of a lane.

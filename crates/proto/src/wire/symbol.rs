@@ -15,19 +15,19 @@ const IGNORABLE: u8 = 0x40;
 const OPEN_MAX: usize = 0x3fff;
 
 mod kind {
-    pub const PADDING: u8 = 0x00;
-    pub const RESET: u8 = 0x01;
-    pub const STOP: u8 = 0x02;
-    pub const STREAM: u8 = 0x08;
-    pub const STREAM_LAST: u8 = 0x0f;
-    pub const MESSAGE: u8 = 0x10;
-    pub const MESSAGE_LAST: u8 = 0x17;
-    pub const BEGINS: u8 = 1;
-    pub const ENDS: u8 = 2;
-    pub const IN_ORDER: u8 = 4;
-    pub const FIN: u8 = 1;
-    pub const LENGTH: u8 = 2;
-    pub const OFFSET: u8 = 4;
+    pub(super) const PADDING: u8 = 0x00;
+    pub(super) const RESET: u8 = 0x01;
+    pub(super) const STOP: u8 = 0x02;
+    pub(super) const STREAM: u8 = 0x08;
+    pub(super) const STREAM_LAST: u8 = 0x0f;
+    pub(super) const MESSAGE: u8 = 0x10;
+    pub(super) const MESSAGE_LAST: u8 = 0x17;
+    pub(super) const BEGINS: u8 = 1;
+    pub(super) const ENDS: u8 = 2;
+    pub(super) const IN_ORDER: u8 = 4;
+    pub(super) const FIN: u8 = 1;
+    pub(super) const LENGTH: u8 = 2;
+    pub(super) const OFFSET: u8 = 4;
 }
 
 /// The first five bytes of a symbol.

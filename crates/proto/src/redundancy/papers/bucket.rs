@@ -92,7 +92,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     blocks: BucketBlocks,
     /// First source symbol of the block that is being filled.
     filling: SourceId,
@@ -110,7 +110,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// `blocks` must be within the ranges of its fields.
-    pub fn new(blocks: BucketBlocks) -> Self {
+    pub(crate) fn new(blocks: BucketBlocks) -> Self {
         let (filling, lowered, open) = (SourceId(0), SourceId(0), VecDeque::new());
         Self { blocks, filling, bucket: 1, lowered, open, fraction: 0.0, news: None }
     }

@@ -193,7 +193,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Icm {
+pub(crate) struct Icm {
     trigger: Trigger,
     /// What the receiver is believed to decode.
     elimination: Elimination,
@@ -210,7 +210,7 @@ pub struct Icm {
 
 impl Icm {
     /// A policy that answers when `trigger` says.
-    pub fn new(trigger: Trigger) -> Self {
+    pub(crate) fn new(trigger: Trigger) -> Self {
         let (open, filling) = (VecDeque::new(), Filling::default());
         let elimination = trigger.elimination();
         Self { trigger, elimination, open, filling, decoded: SourceId(0), silent: None, newest: (SourceId(0), 0) }

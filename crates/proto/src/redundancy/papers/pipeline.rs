@@ -114,7 +114,7 @@ impl fmt::Display for PipelineBlocks {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     blocks: PipelineBlocks,
     /// The newest generation: its first symbol, one past its last, and whether no further symbol joins it.
     first: SourceId,
@@ -129,7 +129,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// `blocks` must be within the ranges of its fields.
-    pub fn new(blocks: PipelineBlocks) -> Self {
+    pub(crate) fn new(blocks: PipelineBlocks) -> Self {
         Self { blocks, first: SourceId(0), end: SourceId(0), is_closed: true, owed: 0, extra: 0.0 }
     }
 

@@ -124,7 +124,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Rcdp {
+pub(crate) struct Rcdp {
     blocks: RcdpBlocks,
     /// Blocks that may be undecoded, in the order of their ids.
     open: VecDeque<Open>,
@@ -141,7 +141,7 @@ pub struct Rcdp {
 
 impl Rcdp {
     /// `blocks.symbols` must be at least 1.
-    pub fn new(blocks: RcdpBlocks) -> Self {
+    pub(crate) fn new(blocks: RcdpBlocks) -> Self {
         let (open, filling, repaired) = (VecDeque::new(), Filling::default(), SourceId(0));
         Self { blocks, open, filling, repaired, fraction: 0.0, reports: 0, news: None }
     }

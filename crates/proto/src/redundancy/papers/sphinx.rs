@@ -131,7 +131,7 @@ struct Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Sphinx {
+pub(crate) struct Sphinx {
     blocks: SphinxBlocks,
     /// First source symbol of the block that is being filled.
     filling: SourceId,
@@ -144,7 +144,7 @@ pub struct Sphinx {
 
 impl Sphinx {
     /// `blocks.symbols` must be at least 1.
-    pub fn new(blocks: SphinxBlocks) -> Self {
+    pub(crate) fn new(blocks: SphinxBlocks) -> Self {
         Self { blocks, filling: SourceId(0), open: VecDeque::new(), news: None, shape: None }
     }
 
