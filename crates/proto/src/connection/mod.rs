@@ -381,7 +381,7 @@ impl Connection {
     }
 
     /// Datagrams that looked like packets of this session and were forged or repeated.
-    pub fn refused_tags(&self) -> u64 {
+    pub(crate) fn refused_tags(&self) -> u64 {
         self.stats.packets.refused_tags
     }
 
@@ -391,7 +391,7 @@ impl Connection {
     }
 
     /// Whether the connection is over and can be dropped.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 

@@ -93,7 +93,7 @@ impl SealingKey {
     }
 
     /// Number of packets sealed in this phase; the limit is [`MAX_SEALED`].
-    pub const fn sealed(&self) -> u64 {
+    pub(crate) const fn sealed(&self) -> u64 {
         self.sealed
     }
 

@@ -56,7 +56,7 @@ impl<const WORDS: usize> ReplayWindow<WORDS> {
     }
 
     /// Accepts `number`, for which [`ReplayWindow::check`] was just `Ok`.
-    pub fn mark(&mut self, number: u64) {
+    pub(crate) fn mark(&mut self, number: u64) {
         debug_assert_eq!(self.check(number), Ok(()));
         let before = self.highest.unwrap_or(0);
         if self.highest.is_none_or(|highest| number > highest) {

@@ -344,7 +344,7 @@ impl Responder {
 
     /// The session whose REPLY was just sent to more than one address. A peer that uses it has not proven its
     /// address. Returned once per HELLO passed in.
-    pub fn take_spread(&mut self) -> Option<ConnectionId> {
+    pub(crate) fn take_spread(&mut self) -> Option<ConnectionId> {
         self.spread.take()
     }
 

@@ -57,7 +57,7 @@ impl Default for Rtt {
 
 impl Rtt {
     /// Takes one sample: `now - sent`, and the peer's own delay before its acknowledgement.
-    pub fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
+    pub(crate) fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
         // The peer's own delay is not part of the path. A peer that overstates it harms only itself, so it is
         // trusted up to the limit.
         let sample = sample.max(Duration::from_micros(1));
@@ -113,12 +113,12 @@ impl Rtt {
 
     /// Minimum RTT, or zero before the first sample. Use it where too early is better than too late. The
     /// smoothed RTT of an end that sends little may be out of date.
-    pub fn least_or_zero(&self) -> Duration {
+    pub(crate) fn least_or_zero(&self) -> Duration {
         self.smoothed.map_or(Duration::ZERO, |smoothed| smoothed.min(self.min))
     }
 
     /// The minimum of all samples ever, and their mean, for reports.
-    pub fn lowest_and_mean(&self) -> (Duration, Duration) {
+    pub(crate) fn lowest_and_mean(&self) -> (Duration, Duration) {
         if self.samples == 0 {
             return (Duration::ZERO, Duration::ZERO);
         }
@@ -126,18 +126,18 @@ impl Rtt {
     }
 
     /// Number of samples so far.
-    pub fn samples(&self) -> u32 {
+    pub(crate) fn samples(&self) -> u32 {
         self.samples
     }
 
     /// The time of the first RTT sample, and how long losses must last to be persistent congestion (RFC 9002
     /// section 7.6.1).
-    pub fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
+    pub(crate) fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
         self.known_since.map(|since| (since, self.probe_timeout(peer_delay) * PERSISTENT_TIMEOUTS))
     }
 
     /// Probe timeout: how long to wait for an acknowledgement before a probe (RFC 9002 section 6.2.1).
-    pub fn probe_timeout(&self, peer_delay: Duration) -> Duration {
+    pub(crate) fn probe_timeout(&self, peer_delay: Duration) -> Duration {
         self.smoothed() + (self.variation * 4).max(GRANULARITY) + peer_delay
     }
 }

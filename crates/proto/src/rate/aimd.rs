@@ -38,7 +38,7 @@ pub struct AimdSteps {
 
 impl AimdSteps {
     /// One packet for each round trip, and half, as the paper and TCP have it.
-    pub const PRINTED: Self = Self { packets: 1, left_percent: 50 };
+    pub(crate) const PRINTED: Self = Self { packets: 1, left_percent: 50 };
     /// A queue that marks early is short when the window falls, so half is too little to keep the link busy
     /// (RFC 8511 section 4.1: 0.8).
     pub const MARKED: Self = Self { packets: 1, left_percent: 80 };

@@ -45,7 +45,7 @@ pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
 /// Default longest span of a repair, in symbols: the span that a receiver accepts by default (docs/wire.md
 /// section 2).
-pub const DEFAULT_SPAN: u16 = 256;
+pub(crate) const DEFAULT_SPAN: u16 = 256;
 
 /// Longest span that the wire format allows, in symbols. If a peer allows less, generations are cut to that
 /// length.

@@ -122,7 +122,7 @@ impl FeedbackRepr<'_> {
     }
 
     /// Bytes with the newest range only and without runs. [`Self::emit`] succeeds with this much room.
-    pub fn least_len(&self) -> usize {
+    pub(crate) fn least_len(&self) -> usize {
         // Type, flags, number of ranges.
         let mut len = 3_usize.saturating_add(if self.arrival().is_some() { ARRIVAL_LEN } else { 0 });
         let mut add = |value: u64| len = len.saturating_add(varint_len(value));

@@ -237,7 +237,7 @@ pub enum Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Whether the packet that carries this frame must be acknowledged.
-    pub fn elicits_ack(&self) -> bool {
+    pub(crate) fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
             Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) | Self::Ranks(_) => false,

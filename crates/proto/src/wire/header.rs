@@ -155,13 +155,13 @@ pub struct LongHeader<'a> {
     /// Connection id that the sender chose for itself; random in a COOKIE.
     pub source: ConnectionId,
     /// How the two sides authenticate each other.
-    pub auth: Auth,
+    pub(crate) auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// The 25 clear bytes. Those of a HELLO are part of the Noise prologue.
     pub clear: &'a [u8],
     /// The Noise message. In a COOKIE: the nonce and the sealed cookie.
-    pub noise: &'a [u8],
+    pub(crate) noise: &'a [u8],
     /// The bytes that mac1 covers.
     pub authenticated: &'a [u8],
     /// The received mac1. In a COOKIE: the tag.
@@ -269,15 +269,15 @@ pub struct LongRepr {
     pub grease: u8,
     /// In a HELLO: random, or the id of a connection that the writer asks about. Otherwise the connection id
     /// that the initiator chose.
-    pub destination: ConnectionId,
+    pub(crate) destination: ConnectionId,
     /// Connection id that the writer chose for itself; random in a COOKIE.
     pub source: ConnectionId,
     /// How the two sides authenticate each other.
-    pub auth: Auth,
+    pub(crate) auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// Length of the following Noise message in bytes. In a COOKIE: length of nonce and cookie.
-    pub noise_len: u16,
+    pub(crate) noise_len: u16,
 }
 
 impl LongRepr {

@@ -127,7 +127,7 @@ impl<'a> SymbolFrames<'a> {
     }
 
     /// Whether nothing follows the frames that were taken.
-    pub const fn is_over(&self) -> bool {
+    pub(crate) const fn is_over(&self) -> bool {
         self.reader.is_empty()
     }
 
@@ -254,7 +254,7 @@ pub struct OpenStream {
 
 impl OpenStream {
     /// Bytes of the header, without the frame's data.
-    pub const fn header_len(stream: u64, offset: u64) -> usize {
+    pub(crate) const fn header_len(stream: u64, offset: u64) -> usize {
         let offset_len = if offset > 0 { varint_len(offset) } else { 0 };
         // Type and length.
         3_usize.saturating_add(varint_len(stream)).saturating_add(offset_len)

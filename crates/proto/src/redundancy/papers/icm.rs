@@ -51,7 +51,7 @@ impl fmt::Display for Trigger {
 
 impl Trigger {
     /// The paper's rule with the paper's numbers.
-    pub const PRINTED: Self = Self::Symbols { blocks: 2, symbols: 3 };
+    pub(crate) const PRINTED: Self = Self::Symbols { blocks: 2, symbols: 3 };
 
     /// Parses the text that [`Display`](fmt::Display) writes.
     pub(in crate::redundancy) fn parse(text: &str) -> Option<Self> {

@@ -104,7 +104,7 @@ impl Conditions {
     }
 
     /// In-order delay of a lost symbol that the first answer repairs.
-    pub fn asked(&self) -> Duration {
+    pub(crate) fn asked(&self) -> Duration {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 
