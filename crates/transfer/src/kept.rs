@@ -1,8 +1,8 @@
 //! The list of files that a job has kept so far, so that a cut-off transfer does not send them again.
 //!
 //! A session reads it once, adds each complete file, and removes it when the job is done. Invariant: a file
-//! is added after it was verified, flushed and renamed. Later it counts only if it is unchanged. A list has at
-//! most [`MAX_KEPT`] files; further ones are sent again.
+//! is added after it was verified, flushed and renamed. Later it counts only if it is unchanged. A list has
+//! at most [`MAX_KEPT`] files; further ones are sent again.
 
 use std::collections::HashMap;
 use std::fs::File;
