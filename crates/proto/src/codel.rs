@@ -105,7 +105,7 @@ impl Codel {
     }
 
     /// Changes the settings from the next packet on.
-    pub fn configure(&mut self, config: CodelConfig) {
+    pub(crate) fn configure(&mut self, config: CodelConfig) {
         self.config = config;
     }
 

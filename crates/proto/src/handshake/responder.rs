@@ -209,7 +209,7 @@ impl Responder {
     }
 
     /// From now on the responder accepts these keys and no others. No effect with authentication `psk`.
-    pub fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
+    pub(crate) fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(keys);
     }
 

@@ -39,7 +39,7 @@ const REVIEW: u64 = 16;
 
 /// Packets of a block over which the deviation is measured. Chosen: the order of the blocks that block codes
 /// use (32 to 256 packets), and 0.03 s at 25 Mbit/s.
-pub const DEVIATION_BLOCK: u32 = 64;
+pub(crate) const DEVIATION_BLOCK: u32 = 64;
 /// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. Weights of 1/32 are
 /// worth 63 independent blocks, so the deviation is accurate to 9 % (one sigma, `1/sqrt(2 * 62)`).
 const DEVIATION_BLOCKS: f64 = 32.0;
@@ -112,7 +112,7 @@ struct Blocks {
 
 /// State of the estimator.
 #[derive(Clone, Debug, Default)]
-pub struct LossEstimator {
+pub(crate) struct LossEstimator {
     memory: Counts,
     blocks: Blocks,
     /// The tests for a change to more losses, and to fewer.

@@ -23,7 +23,7 @@ const PERSISTENT_TIMEOUTS: u32 = 3;
 
 /// Round-trip time estimate of one path.
 #[derive(Clone, Debug)]
-pub struct Rtt {
+pub(crate) struct Rtt {
     latest: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
@@ -92,22 +92,17 @@ impl Rtt {
     }
 
     /// Smoothed round-trip time, or the initial value.
-    pub fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL)
     }
 
     /// The latest sample, less the peer's delay.
-    pub fn latest(&self) -> Duration {
+    pub(crate) fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// Mean deviation (RFC 9002 `rttvar`).
-    pub fn variation(&self) -> Duration {
-        self.variation
-    }
-
     /// Minimum sample of the last ten seconds. Before the first sample, the smoothed value.
-    pub fn min(&self) -> Duration {
+    pub(crate) fn min(&self) -> Duration {
         if self.min == Duration::MAX { self.smoothed() } else { self.min }
     }
 
@@ -154,7 +149,7 @@ mod tests {
     fn first_sample_sets_all() {
         let mut rtt = Rtt::default();
         rtt.on_sample(Time::from_millis(60), ms(60), Duration::ZERO);
-        assert_eq!((rtt.smoothed(), rtt.variation(), rtt.min()), (ms(60), ms(30), ms(60)));
+        assert_eq!((rtt.smoothed(), rtt.variation, rtt.min()), (ms(60), ms(30), ms(60)));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl fmt::Display for AimdSteps {
 
 /// The controller, described in the module documentation.
 #[derive(Debug)]
-pub struct Aimd {
+pub(crate) struct Aimd {
     steps: AimdSteps,
     window: LossWindow,
     /// When the network last marked.
@@ -71,7 +71,7 @@ pub struct Aimd {
 
 impl Aimd {
     /// A controller with these steps.
-    pub fn new(steps: AimdSteps) -> Self {
+    pub(crate) fn new(steps: AimdSteps) -> Self {
         Self { steps, window: LossWindow::default(), marked: None, lost: 0.0 }
     }
 

@@ -21,12 +21,13 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-pub use aimd::{Aimd, AimdSteps};
-pub use cubic::Cubic;
-pub use fixed::Fixed;
-pub use newreno::NewReno;
-pub use open::Open;
-pub use share::Share;
+pub(crate) use aimd::Aimd;
+pub use aimd::AimdSteps;
+pub(crate) use cubic::Cubic;
+pub(crate) use fixed::Fixed;
+pub(crate) use newreno::NewReno;
+pub(crate) use open::Open;
+pub(crate) use share::Share;
 pub use train::{Train, TrainSteps};
 
 use crate::Custom;

@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Number of unread bytes.
-    pub const fn remaining(&self) -> usize {
+    pub(crate) const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Claims `n` bytes that were filled through [`Writer::spare`].
-    pub(crate) const fn advance(&mut self, n: usize) -> Result<(), Full> {
+    pub const fn advance(&mut self, n: usize) -> Result<(), Full> {
         match self.len.checked_add(n) {
             Some(len) if len <= self.buffer.len() => {
                 self.len = len;

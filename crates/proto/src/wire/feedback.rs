@@ -15,15 +15,15 @@ use super::frame::{Malformed, number};
 use super::time::TIME_UNIT;
 
 /// Maximum number of packet number ranges in one FEEDBACK.
-pub const MAX_RANGES: u64 = 64;
+pub(crate) const MAX_RANGES: u64 = 64;
 /// Maximum number of stream limits in one FEEDBACK.
-pub const MAX_LIMITS: u64 = 64;
+pub(crate) const MAX_LIMITS: u64 = 64;
 /// Maximum number of lanes in one FEEDBACK.
-pub const MAX_LANES: u64 = 16;
+pub(crate) const MAX_LANES: u64 = 16;
 /// Maximum number of undecoded runs of one lane.
-pub const MAX_RUNS: u64 = 32;
+pub(crate) const MAX_RUNS: u64 = 32;
 /// Maximum number of regions beyond the undecoded runs of one lane.
-pub const MAX_REGIONS: u64 = 63;
+pub(crate) const MAX_REGIONS: u64 = 63;
 /// Value of `largest` when nothing was received.
 pub(super) const NOTHING: u64 = VARINT_MAX;
 

@@ -16,15 +16,15 @@ use super::recoded::{Ranks, Recoded};
 use super::train::{self, TrainReport};
 
 /// Maximum length of the reason of a CLOSE and of the text of a POLICY, in bytes.
-pub const MAX_TEXT: usize = 256;
+pub(crate) const MAX_TEXT: usize = 256;
 /// Maximum length of a REKEY message in bytes, more than twice the length of those of version 1, which have
 /// 48 and 96.
 pub(super) const MAX_NOISE: usize = 256;
 /// Maximum length of a span on the wire, in symbols. It bounds the decoder's memory.
-pub const MAX_SPAN: u64 = 1024;
+pub(crate) const MAX_SPAN: u64 = 1024;
 /// Maximum length of a source symbol, so that it fits the largest UDP payload beside packet and repair
 /// headers.
-pub const MAX_SYMBOL: usize = 65_472;
+pub(crate) const MAX_SYMBOL: usize = 65_472;
 /// Types from here up are ignorable.
 const IGNORABLE: u64 = 0x40;
 
@@ -144,10 +144,10 @@ pub enum Frame<'a> {
     Close {
         /// Error code; codes from 256 up belong to the application.
         code: u64,
-        /// Reason as text for people; at most [`MAX_TEXT`] bytes.
+        /// Reason as text for people; at most `MAX_TEXT` bytes.
         reason: &'a str,
     },
-    /// Layout, code and redundancy that the peer requests from us, as text; at most [`MAX_TEXT`] bytes.
+    /// Layout, code and redundancy that the peer requests from us, as text; at most `MAX_TEXT` bytes.
     Policy(&'a str),
     /// A token that the receiver must echo on the same path.
     PathChallenge([u8; 8]),
@@ -174,7 +174,7 @@ pub enum Frame<'a> {
         id: SourceId,
         /// Offset of these bytes in the symbol.
         offset: usize,
-        /// Length of the symbol; at most [`MAX_SYMBOL`].
+        /// Length of the symbol; at most `MAX_SYMBOL`.
         total: usize,
         /// At least one byte; they end at or before `total`.
         bytes: &'a [u8],
@@ -490,7 +490,7 @@ const fn base_from(layout: Layout, id: RepairId) -> SourceId {
 }
 
 /// Writes a REPAIR frame up to its symbol. The caller appends the symbol, up to the end of the packet. `base`
-/// is at most the span's first id, or the span's end in generations. The span is at most [`MAX_SPAN`] long. A
+/// is at most the span's first id, or the span's end in generations. The span is at most `MAX_SPAN` long. A
 /// code without a code point is a bug of the caller and returns [`Full`].
 pub fn write_repair_header(
     w: &mut Writer<'_>,

@@ -232,7 +232,7 @@ impl SymbolFrame<'_> {
 }
 
 /// Bytes of a message that fit into one MESSAGE frame in `room` bytes; `None` if not even its header fits.
-pub const fn message_room(room: usize) -> Option<usize> {
+pub(crate) const fn message_room(room: usize) -> Option<usize> {
     room.checked_sub(1_usize.saturating_add(varint_len(room as u64)))
 }
 

@@ -16,11 +16,12 @@ use tidewire_codec::SourceId;
 use super::{Closed, CodingContext, Repair, RepairInFlight};
 use crate::Time;
 
-pub use deficit::{Deficit, answer_deficit, combine_unseen, resend_unseen};
-pub use open::Open;
+pub(crate) use deficit::{Deficit, combine_unseen};
+pub use deficit::{answer_deficit, resend_unseen};
+pub(crate) use open::Open;
 pub use planned::AsPlanned;
-pub use regions::RegionAnswers;
-pub use resend::Resend;
+pub(crate) use regions::RegionAnswers;
+pub(crate) use resend::Resend;
 
 /// Decides which repairs to send for reported losses.
 pub trait AnswerPolicy: Send + fmt::Debug {

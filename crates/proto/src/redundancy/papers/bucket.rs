@@ -43,7 +43,7 @@ const GRACE: Duration = Duration::from_millis(1);
 /// Tolerance of sums of Gamma, so that rounding does not cost a combination.
 const ROUNDING: f64 = 1e-9;
 
-/// The parameters of [`Bucket`].
+/// The parameters of the policy `bucket`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketBlocks {
     /// Maximum number of source symbols of a block, 1 to 64.

@@ -1,8 +1,7 @@
 //! Policies of published papers, for comparison with the default ones. One file for each policy.
 //!
-//! `bucket`, `pipeline`, `rcdp` and `sphinx` are proactive policies, `icm` is the answer policy of Sphinx. The
-//! profiles of the same names choose them. Invariant: neither `proactive` nor `answer` uses
-//! this room.
+//! `bucket`, `pipeline`, `rcdp` and `sphinx` are proactive policies, `icm` is the answer policy of Sphinx.
+//! The profiles of the same names choose them. Invariant: neither `proactive` nor `answer` uses this room.
 
 mod bucket;
 mod icm;

@@ -34,7 +34,7 @@ pub(crate) const MOST_RATIO: f64 = 4.0;
 pub(crate) const PIPELINE_RANGE: &str = "pipeline:G,R takes G from 1 to 64 symbols, and R from 1 to 4 or one of min, \
                                          combo, combo-printed and adaptive; ,systematic may follow";
 
-/// The parameters of [`Pipeline`].
+/// The parameters of the policy `pipeline`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PipelineBlocks {
     /// Source symbols of a generation, 1 to 64.

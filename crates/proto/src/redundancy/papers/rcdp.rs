@@ -28,7 +28,7 @@ const IDLE: u32 = 8;
 /// (`connection/send/write.rs`).
 const MOST_KEYS: u16 = 1 << 14;
 
-/// The parameters of [`Rcdp`].
+/// The parameters of the policy `rcdp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RcdpBlocks {
     /// Source symbols of a block.

@@ -26,7 +26,7 @@ const FLOOR: &str = "floor";
 /// what `block` waits, because an answer is sent only after the last repair.
 const IDLE: u32 = 8;
 
-/// The parameters of [`Sphinx`].
+/// The parameters of the policy `sphinx`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SphinxBlocks {
     /// Source symbols of a block, `n`.
@@ -54,8 +54,8 @@ pub(in crate::redundancy) struct Shape {
 }
 
 impl SphinxBlocks {
-    /// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations, and
-    /// the rounding of their degree.
+    /// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations,
+    /// and the rounding of their degree.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (symbols, rest) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
         let (threshold, rounding) = match rest.and_then(|rest| rest.split_once(',')) {

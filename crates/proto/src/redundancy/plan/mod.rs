@@ -25,7 +25,7 @@ use crate::redundancy::tuning::{
     PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
     TARGET_PER_LOSS, UNKNOWN, UNKNOWN_DEADLINE,
 };
-pub use complete::plan_complete;
+pub(crate) use complete::plan_complete;
 use important::Importance;
 pub use steady::{SteadyPath, steady_share};
 use target::plan_default;

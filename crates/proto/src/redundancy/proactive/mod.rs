@@ -16,9 +16,9 @@ use super::{Closed, CodingContext, Repair, RepairInFlight};
 use crate::Time;
 
 pub use adaptive::Adaptive;
-pub use block::Block;
+pub(crate) use block::Block;
 pub use every::Every;
-pub use none::NoRepair;
+pub(crate) use none::NoRepair;
 
 /// Decides when to send proactive repairs, and over which span.
 pub trait ProactivePolicy: Send + fmt::Debug {
