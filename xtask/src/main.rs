@@ -74,7 +74,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "wasm",
         part: Part::Test,
-        about: "codec and proto import nothing from an environment",
+        about: "codec, model and proto import nothing from an environment",
         run: wasm::check,
     },
     Step { name: "features", part: Part::Test, about: "every set of features compiles", run: features::check },

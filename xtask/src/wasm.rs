@@ -1,8 +1,8 @@
-//! Proves that protocol and codec do no I/O: they are linked for `wasm32-unknown-unknown`, a target without
-//! an operating system, and the module must import nothing.
+//! Proves that protocol, models and codec do no I/O: they are linked for `wasm32-unknown-unknown`, a target
+//! without an operating system, and the module must import nothing.
 //!
 //! A wasm module needs an import for everything it asks of its environment: a clock, randomness, a socket.
-//! The linker keeps dead code and each crate is one object file, so that the proof covers all code of both
+//! The linker keeps dead code and each crate is one object file, so that the proof covers all code of these
 //! crates and not only what an entry point reaches.
 
 use crate::context::{Context, run};
@@ -21,7 +21,7 @@ pub fn check(context: &Context) -> Result<(), String> {
 
     let artefact = context.target.join(TARGET).join("debug/tidewire_proto.wasm");
     let module = fs::read(&artefact).map_err(|e| format!("{}: {e}", artefact.display()))?;
-    for name in ["tidewire_codec", "tidewire_proto"] {
+    for name in ["tidewire_codec", "tidewire_model", "tidewire_proto"] {
         if !module.windows(name.len()).any(|window| window == name.as_bytes()) {
             return Err(format!("{} holds no code of {name}, so it proves nothing", artefact.display()));
         }

@@ -36,7 +36,7 @@ impl CodelConfig {
     /// respond (RFC 8289 section 4.3). TCP learns of a drop after one round trip and spreads its
     /// reduction over the next one (RFC 6937), so it is three of them, and at least the default. The
     /// target is a twentieth of the interval, as in the default.
-    pub fn of_round_trip(rtt: Duration) -> Self {
+    pub(crate) fn of_round_trip(rtt: Duration) -> Self {
         let usual = Self::default();
         let interval = usual.interval.max(rtt * 3);
         Self { target: interval / 20, interval, ..usual }
@@ -105,7 +105,7 @@ impl Codel {
     }
 
     /// Changes the settings from the next packet on.
-    pub fn configure(&mut self, config: CodelConfig) {
+    pub(crate) fn configure(&mut self, config: CodelConfig) {
         self.config = config;
     }
 

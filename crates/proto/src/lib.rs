@@ -86,7 +86,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
-#![warn(clippy::exhaustive_enums)]
+#![warn(clippy::exhaustive_enums, unreachable_pub)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod close;
@@ -103,7 +103,6 @@ pub mod handshake;
 mod hex;
 mod ids;
 mod lane;
-pub mod model;
 pub mod path;
 pub mod profile;
 pub mod rate;

@@ -297,32 +297,32 @@ pub(crate) struct LaneTracer {
 }
 
 impl LaneTracer {
-    pub fn new(lane: LaneId) -> Self {
+    pub(crate) fn new(lane: LaneId) -> Self {
         Self { tracer: Tracer::default(), lane, packet: 0 }
     }
 
     /// Sets the trace of the connection.
-    pub fn trace_with(&mut self, tracer: &Tracer) {
+    pub(crate) fn trace_with(&mut self, tracer: &Tracer) {
         self.tracer = tracer.clone();
     }
 
     /// Packet `number` of the peer is the cause of what follows.
-    pub fn on_packet(&mut self, number: u64) {
+    pub(crate) fn on_packet(&mut self, number: u64) {
         self.packet = number;
     }
 
     /// The packet told nothing new.
-    pub fn redundant(&self, now: Time) {
+    pub(crate) fn redundant(&self, now: Time) {
         self.tracer.record(now, || TraceEvent::PacketRedundant { number: self.packet });
     }
 
     /// A lost symbol became known.
-    pub fn repaired(&self, now: Time, id: SourceId) {
+    pub(crate) fn repaired(&self, now: Time, id: SourceId) {
         self.tracer.record(now, || TraceEvent::SymbolRepaired { lane: self.lane, id, packet: self.packet });
     }
 
     /// The edge passed a symbol. There is no delay if the symbol was given up.
-    pub fn passed(&self, now: Time, id: SourceId, origin: SymbolOrigin, delay: Option<Duration>) {
+    pub(crate) fn passed(&self, now: Time, id: SourceId, origin: SymbolOrigin, delay: Option<Duration>) {
         let delay = delay.unwrap_or_default();
         self.tracer.record(now, || TraceEvent::SymbolPassed { lane: self.lane, id, origin, delay });
     }
@@ -336,18 +336,18 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    pub fn new(trace: Option<Arc<dyn Trace>>, connection: ConnectionHandle) -> Self {
+    pub(crate) fn new(trace: Option<Arc<dyn Trace>>, connection: ConnectionHandle) -> Self {
         Self { trace, connection }
     }
 
     /// Whether there is a trace.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.trace.is_some()
     }
 
     /// Records the event that `make` returns, if there is a trace.
     #[inline]
-    pub fn record(&self, now: Time, make: impl FnOnce() -> TraceEvent) {
+    pub(crate) fn record(&self, now: Time, make: impl FnOnce() -> TraceEvent) {
         if let Some(trace) = &self.trace {
             trace.record(now, self.connection, &make());
         }

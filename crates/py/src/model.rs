@@ -1,4 +1,4 @@
-//! The models of `tidewire_proto::model` over arrays.
+//! The models of `tidewire_model` over arrays.
 //!
 //! `tidewire.model` broadcasts its arguments and calls these functions with one contiguous array for each.
 //! Every function names a quantity, and writes one result for each element. Invariant: an element without a
@@ -7,11 +7,11 @@
 use std::fmt::Display;
 
 use pyo3::prelude::*;
-use tidewire_proto::model::asking::Asking;
-use tidewire_proto::model::fairness::{self as indices, Allocation};
-use tidewire_proto::model::gilbert::Gilbert;
-use tidewire_proto::model::sphinx::{Block, Form, Plan, Rounding};
-use tidewire_proto::model::streaming::Streaming;
+use tidewire_model::asking::Asking;
+use tidewire_model::fairness::{self as indices, Allocation};
+use tidewire_model::gilbert::Gilbert;
+use tidewire_model::sphinx::{Block, Form, Plan, Rounding};
+use tidewire_model::streaming::Streaming;
 
 use crate::buffer::{Access, Buffer, check_apart};
 use crate::error::MODEL;

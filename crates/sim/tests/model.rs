@@ -1,4 +1,4 @@
-//! `tidewire_proto::model` against the ideal queue with random losses: only what the formulas assume.
+//! `tidewire_model` against the ideal queue with random losses: only what the formulas assume.
 //!
 //! Cells are means of independent runs, whose spread shows the effect of chance. With few seeds it has a
 //! tenth of the symbols and five times the tolerance.
@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::thread;
 
-use tidewire_proto::model::gilbert::{self, Gilbert};
-use tidewire_proto::model::streaming::Streaming;
+use tidewire_model::gilbert::{self, Gilbert};
+use tidewire_model::streaming::Streaming;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::ideal::{Delays, losses, open_loop};
 use tidewire_sim::settings::Direction;

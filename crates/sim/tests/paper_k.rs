@@ -1,5 +1,5 @@
 //! The streaming code of Karzand, Leith, Cloud and Médard in the simulator, against the closed form of its
-//! mean in-order delay (`tidewire_proto::model::streaming`).
+//! mean in-order delay (`tidewire_model::streaming`).
 //!
 //! Open loop as in the paper: one repair after every `l - 1` source symbols regardless of feedback, and no
 //! loss on the way back. It is the real code in real packets. A slot is the time of one packet at the fixed
@@ -9,8 +9,8 @@ use core::time::Duration;
 use std::path::Path;
 use std::thread;
 
+use tidewire_model::streaming::Streaming;
 use tidewire_proto::config::Config;
-use tidewire_proto::model::streaming::Streaming;
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, Redundancy};
 use tidewire_sim::duplex::DuplexConfig;

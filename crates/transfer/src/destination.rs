@@ -17,9 +17,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 
 use super::checkpoint::Checkpoint;
-use super::opening::{self, lock_existing, options, part_name, state_name};
+use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
+use super::part_file::{lock_existing, options, part_name, state_name};
 use super::quota::{Limits, Quota};
+use super::refusal::{Refusal, refusal};
 use super::tree::Prefix;
 use super::{Entry, Key, Reason, RelativePath};
 
@@ -30,9 +32,6 @@ pub(super) const PARTS: &str = ".tidewire-parts";
 pub(super) const MAX_PARTS: usize = 256;
 /// How long a part is kept. Chosen: longer than an outage or a long weekend.
 const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Why the destination refused an entry, with the error text of the operating system.
-pub(super) type Refusal = (Reason, String);
 
 /// The parts that this process is writing, by the stem of their names.
 type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
@@ -272,12 +271,6 @@ fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
         Ok(found) if !found.is_dir() => (Reason::Unwritable, format!("`{name}` is in the way: it is not a directory")),
         _ => refusal(error),
     }
-}
-
-/// The reason on the wire for an error of the operating system.
-pub(super) fn refusal(error: io::Error) -> Refusal {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    (if full { Reason::NoSpace } else { Reason::Unwritable }, error.to_string())
 }
 
 #[cfg(unix)]

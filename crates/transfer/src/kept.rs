@@ -1,7 +1,8 @@
 //! The list of files that a job has kept so far, so that a cut-off transfer does not send them again.
 //!
 //! A session reads it once, adds each complete file, and removes it when the job is done. Invariant: a file
-//! is added after it was verified, flushed and renamed. Later it counts only if it is unchanged.
+//! is added after it was verified, flushed and renamed. Later it counts only if it is unchanged. A list has
+//! at most [`MAX_KEPT`] files; further ones are sent again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,11 +11,9 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, Metadata};
 
-use super::standing::Standing;
+use super::standing::{MAX_KEPT, Standing};
 use super::{Destination, Key, RelativePath};
 
-/// Maximum number of files on a list: 64 MiB of keys and identities in memory. Further files are sent again.
-pub(super) const MAX_KEPT: usize = 1 << 20;
 /// Bytes of a record besides its path: length of the path, source, size, modified, check.
 const CHECK: usize = 8;
 

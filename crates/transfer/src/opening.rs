@@ -3,19 +3,18 @@
 //! [`Destination`](super::Destination) calls this for each file. Invariants: a part is locked before it is
 //! written, and only its owner can read or write it.
 
-use std::fs::TryLockError;
 use std::io::{self, Seek, SeekFrom};
 use std::time::Instant;
 
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 
-use super::destination::{Refusal, refusal};
+use super::Reason;
 use super::flushing::Unflushed;
 use super::part::{Log, Writing};
+use super::part_file::{create, lock_existing, lock_file, options, part_name};
 use super::quota::Charge;
+use super::refusal::{Refusal, refusal};
 use super::tree::{Prefix, Tree};
-use super::{Key, Reason};
 
 /// A new part. An old one is removed.
 pub(super) fn begin(folder: Dir, log: Log, charge: Charge) -> Result<Writing, Refusal> {
@@ -65,48 +64,4 @@ pub(super) fn loose(directory: &Dir, charge: Charge) -> Result<Writing, Refusal>
 fn writing(folder: Dir, part: String, file: std::fs::File, charge: Charge, log: Option<Log>) -> Writing {
     let unflushed = Unflushed::new(Instant::now());
     Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, log }
-}
-
-/// Creates a new file for writing that only its owner can open. It must not exist.
-pub(super) fn create(folder: &Dir, name: &str) -> io::Result<std::fs::File> {
-    let mut options = options();
-    options.create_new(true);
-    #[cfg(unix)]
-    cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    Ok(folder.open_with(name, &options)?.into_std())
-}
-
-/// For writing, and never through a link.
-pub(super) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).follow(FollowSymlinks::No);
-    options
-}
-
-pub(super) fn part_name(stem: Key) -> String {
-    format!("{stem}.part")
-}
-
-pub(super) fn state_name(stem: Key) -> String {
-    format!("{stem}.state")
-}
-
-/// Opens and locks an existing part; `None` if it does not exist.
-pub(super) fn lock_existing(folder: &Dir, name: &str) -> Result<Option<std::fs::File>, Refusal> {
-    match folder.open_with(name, &options()) {
-        Ok(file) => lock_file(file.into_std()).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(refusal(error)),
-    }
-}
-
-fn lock_file(file: std::fs::File) -> Result<std::fs::File, Refusal> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            Err((Reason::Unwritable, "another process receives the same file; wait for it, or stop it".into()))
-        }
-        // On a file system without locks only one receiver may run; otherwise the hashes of parts that two of
-        // them write fail.
-        _ => Ok(file),
-    }
 }

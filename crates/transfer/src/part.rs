@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use cap_std::fs::Dir;
 
 use super::checkpoint::Checkpoint;
-use super::destination::{Refusal, refusal};
 use super::flushing::Unflushed;
-use super::opening::{create, state_name};
+use super::part_file::{create, state_name};
 use super::quota::Charge;
+use super::refusal::{Refusal, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
 use super::{Entry, Key, Reason, mode};

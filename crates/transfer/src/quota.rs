@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reason;
-use super::destination::Refusal;
+use super::refusal::Refusal;
 
 /// Limits of a destination; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,9 +7,10 @@
 use tidewire::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, split};
 
-use super::destination::{Destination, PARTS, Refusal};
+use super::destination::{Destination, PARTS};
 use super::part::Part;
 use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
+use super::refusal::Refusal;
 use super::session::Session;
 use super::{Event, FileFailure, Key, Outcome, Reason, RelativePath, TransferError, Watch, blocking};
 

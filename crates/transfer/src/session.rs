@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use cap_fs_ext::DirExt;
 
 use super::checkpoint::Checkpoint;
-use super::destination::{PARTS, Refusal};
+use super::destination::PARTS;
 use super::kept::Kept;
 use super::part::Part;
 use super::record::Have;
+use super::refusal::Refusal;
 use super::standing::Standing;
 use super::{Destination, Entry, Key, Reason, RelativePath};
 

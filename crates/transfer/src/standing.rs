@@ -11,8 +11,10 @@ use std::collections::HashMap;
 use cap_std::fs::{Dir, Metadata};
 
 use super::Key;
-use super::destination::Refusal;
-use super::kept::MAX_KEPT;
+use super::refusal::Refusal;
+
+/// Maximum number of files of a job that are known: 64 MiB of keys and identities in memory.
+pub(super) const MAX_KEPT: usize = 1 << 20;
 
 /// Device number and inode number of a file.
 type Identity = (u64, u64);

@@ -1,5 +1,5 @@
 //! Predicts a flow on a measured path: in-order delay against overhead, by the exact model of the code
-//! ([`tidewire_proto::model::gilbert`]) and of plain retransmission ([`tidewire_proto::model::asking`]), and
+//! ([`tidewire_model::gilbert`]) and of plain retransmission ([`tidewire_model::asking`]), and
 //! the point that the transport would choose.
 
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire::{Config, Plan, Target};
 use tidewire_figures::milliseconds;
-use tidewire_proto::model::asking::Asking;
-use tidewire_proto::model::gilbert;
+use tidewire_model::asking::Asking;
+use tidewire_model::gilbert;
 use tidewire_proto::path::LossEstimate;
 use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
 

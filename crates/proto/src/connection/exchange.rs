@@ -48,21 +48,21 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time) -> Self {
         Self { renewal: None, step: Step::Idle, number: 0, message: None, since: now }
     }
 
     /// Called when the session begins.
-    pub fn on_session(&mut self, now: Time) {
+    pub(super) fn on_session(&mut self, now: Time) {
         self.since = now;
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !matches!(self.step, Step::Idle)
     }
 
     /// Begins an exchange if there was none for `interval`.
-    pub fn begin_after(&mut self, now: Time, interval: Duration, aead: Aead) {
+    pub(super) fn begin_after(&mut self, now: Time, interval: Duration, aead: Aead) {
         if self.is_open() || now < self.since + interval {
             return;
         }
@@ -74,12 +74,12 @@ impl Exchange {
     }
 
     /// Whether a REKEY is waiting for a packet.
-    pub fn owes(&self) -> bool {
+    pub(super) fn owes(&self) -> bool {
         self.message.as_ref().is_some_and(|message| message.said_in.is_none())
     }
 
     /// Writes the waiting REKEY into packet `packet`, if there is room.
-    pub fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
+    pub(super) fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
         let Some(message) = self.message.as_mut().filter(|message| message.said_in.is_none()) else { return false };
         let said = Frame::Rekey { number: self.number, message: &message.bytes }.emit(w).is_ok();
         message.said_in = said.then_some(packet);
@@ -87,7 +87,7 @@ impl Exchange {
     }
 
     /// Called when a packet that may carry the REKEY is known to be received or lost.
-    pub fn on_fate(&mut self, packet: u64, arrived: bool) {
+    pub(super) fn on_fate(&mut self, packet: u64, arrived: bool) {
         let Some(message) = self.message.as_mut().filter(|message| message.said_in == Some(packet)) else { return };
         if arrived {
             self.message = None;

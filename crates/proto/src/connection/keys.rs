@@ -37,13 +37,13 @@ pub(super) struct SessionKeys {
 }
 
 impl SessionKeys {
-    pub fn new(session: Session, now: Time) -> Self {
+    pub(super) fn new(session: Session, now: Time) -> Self {
         let Session { sealing, opening, remote, aead, .. } = session;
         Self { sealing, opening, peer_ids: PeerIds::new(remote), aead, since: now, forged: 0 }
     }
 
     /// Called when a new sealing key was taken into use.
-    pub fn on_renewed(&mut self, now: Time) {
+    pub(super) fn on_renewed(&mut self, now: Time) {
         self.since = now;
     }
 }

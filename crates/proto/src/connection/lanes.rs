@@ -36,13 +36,13 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(sender: LaneSender, redundancy: Redundancy, in_order: bool) -> Self {
+    pub(super) fn new(sender: LaneSender, redundancy: Redundancy, in_order: bool) -> Self {
         let policies = Policies::new(redundancy);
         Self { sender, policies, deferred: None, in_order, queue: None, blocked: false, served: 0 }
     }
 
     /// Whether the lane slides and its policies send combinations in place of source symbols.
-    pub fn slides_without_sources(&self) -> bool {
+    pub(super) fn slides_without_sources(&self) -> bool {
         self.policies.withholds_sources() && self.sender.layout() == Layout::Sliding
     }
 
@@ -65,40 +65,40 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub fn new(streams: LaneSender, redundancy: Redundancy) -> Self {
+    pub(super) fn new(streams: LaneSender, redundancy: Redundancy) -> Self {
         Self { streams: Lane::new(streams, redundancy, true), messages: Vec::new(), recoding: None, clock: 0 }
     }
 
-    pub fn get(&self, lane: u32) -> Option<&Lane> {
+    pub(super) fn get(&self, lane: u32) -> Option<&Lane> {
         match lane.checked_sub(1) {
             None => Some(&self.streams),
             Some(index) => self.messages.get(index as usize),
         }
     }
 
-    pub fn get_mut(&mut self, lane: u32) -> Option<&mut Lane> {
+    pub(super) fn get_mut(&mut self, lane: u32) -> Option<&mut Lane> {
         match lane.checked_sub(1) {
             None => Some(&mut self.streams),
             Some(index) => self.messages.get_mut(index as usize),
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
         (0..).zip([&self.streams].into_iter().chain(&self.messages))
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Lane)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Lane)> {
         (0..).zip([&mut self.streams].into_iter().chain(&mut self.messages))
     }
 
     /// The lane whose turn it is, among those not in the set `tried`.
-    pub fn next(&self, tried: u16) -> Option<u32> {
+    pub(super) fn next(&self, tried: u16) -> Option<u32> {
         let untried = self.iter().filter(|(id, lane)| tried & (1 << id) == 0 && (*id == STREAMS || !lane.is_idle()));
         untried.min_by_key(|(_, lane)| lane.served.max(self.clock)).map(|(id, _)| id)
     }
 
     /// Records that a packet of `bytes` was sent for a lane.
-    pub fn charge(&mut self, lane: u32, bytes: u32) {
+    pub(super) fn charge(&mut self, lane: u32, bytes: u32) {
         let clock = self.clock;
         if let Some(lane) = self.get_mut(lane) {
             let start = lane.served.max(clock);
@@ -108,36 +108,36 @@ impl Lanes {
     }
 
     /// Whether the peer may lack a symbol that was sent, or may not know a base.
-    pub fn is_lacking(&self) -> bool {
+    pub(super) fn is_lacking(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
             || self.recoding.as_ref().is_some_and(|recoding| recoding.sender.lacking().is_some())
     }
 
     /// When the newest source symbol of any lane was given to its policies for the first time.
-    pub fn last_source(&self) -> Time {
+    pub(super) fn last_source(&self) -> Time {
         self.iter().map(|(_, lane)| lane.sender.last_source()).max().unwrap_or_default()
     }
 
     /// The lane to probe after a silence. Lane 0 comes first, because its data never expires and readers
     /// always wait for it. Otherwise it is the lane whose oldest missing symbol was sent first.
-    pub fn longest_lacking(&self, now: Time) -> Option<(u32, &Lane)> {
+    pub(super) fn longest_lacking(&self, now: Time) -> Option<(u32, &Lane)> {
         let ages = self.iter().filter_map(|(id, lane)| Some((id, lane, lane.sender.oldest_age(now)?)));
         ages.max_by_key(|&(id, _, age)| (id == STREAMS, age)).map(|(id, lane, _)| (id, lane))
     }
 
     /// Whether something may be sent or retransmitted.
-    pub fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         self.is_lacking() || self.next_recoded().is_some() || self.iter().any(|(_, lane)| lane.sender.has_source())
     }
 
     /// Whether symbols wait for the peer's credit.
-    pub fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.is_blocked())
             || self.recoding.as_ref().is_some_and(|recoding| recoding.sender.is_blocked())
     }
 
     /// The generation of the relayed lane that the next packet serves.
-    pub fn next_recoded(&self) -> Option<u64> {
+    pub(super) fn next_recoded(&self) -> Option<u64> {
         self.recoding.as_ref()?.sender.next()
     }
 }

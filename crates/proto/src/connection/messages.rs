@@ -145,7 +145,7 @@ impl Connection {
 
     /// As [`Self::send_message`], for a message whose delivery differs from that of its lane. With
     /// [`Delivery::InOrder`] the peer delivers it after all earlier messages of the lane that still come.
-    pub fn send_message_as(
+    pub(crate) fn send_message_as(
         &mut self,
         now: Time,
         lane: LaneId,

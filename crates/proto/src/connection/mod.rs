@@ -2,11 +2,11 @@
 //!
 //! The driver's contract: after any `&mut self` call, drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
-//! file: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send` (filling a slot),
-//! `lanes` (which lane fills it), `timers`, `slices` (symbols longer than the path MTU), `app` (streams),
-//! `messages`, `relayed` (the relayed lane of a hop), `memory`, `moving` (addresses and ids), `keys`,
-//! `exchange` (fresh keys), `policy` (how the peer should code), `driving` (types that the driver passes in
-//! and gets back).
+//! file or folder: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send/` (choosing
+//! what a packet carries, and writing it), `lanes` (which lane fills it), `timers`, `slices` (symbols longer
+//! than the path MTU), `app` (streams), `messages`, `relayed` (the relayed lane of a hop), `memory`, `moving`
+//! (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the peer should code), `driving`
+//! (types that the driver passes in and gets back).
 
 mod app;
 mod carried;
@@ -28,7 +28,6 @@ mod slices;
 mod tests;
 mod timers;
 mod traced;
-mod withheld;
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -382,7 +381,7 @@ impl Connection {
     }
 
     /// Datagrams that looked like packets of this session and were forged or repeated.
-    pub fn refused_tags(&self) -> u64 {
+    pub(crate) fn refused_tags(&self) -> u64 {
         self.stats.packets.refused_tags
     }
 
@@ -392,7 +391,7 @@ impl Connection {
     }
 
     /// Whether the connection is over and can be dropped.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 

@@ -34,12 +34,12 @@ impl Asking {
         Self { text, owed: COPIES, under_way: Vec::new() }
     }
 
-    pub fn owes(&self) -> bool {
+    pub(super) fn owes(&self) -> bool {
         self.text.is_some() && self.owed > 0
     }
 
     /// Writes a copy into packet `packet`, if there is room.
-    pub fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
+    pub(super) fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
         let Some(text) = self.text.as_deref().filter(|_| self.owed > 0) else { return false };
         if Frame::Policy(text).emit(w).is_err() {
             return false;
@@ -50,7 +50,7 @@ impl Asking {
     }
 
     /// Called when a packet that may carry a copy is known to be received or lost.
-    pub fn on_fate(&mut self, packet: u64, arrived: bool) {
+    pub(super) fn on_fate(&mut self, packet: u64, arrived: bool) {
         let Some(index) = self.under_way.iter().position(|&of| of == packet) else { return };
         self.under_way.swap_remove(index);
         if arrived {

@@ -17,11 +17,6 @@ use crate::wire::{Frame, MAX_GENERATIONS, Ranks, Recoded, Writer};
 const MAX_RANKS: usize = 1 + 8 + 8 + 2 + MAX_GENERATIONS as usize;
 
 impl Connection {
-    /// Whether this connection is a hop of a path with relays.
-    pub fn is_relaying(&self) -> bool {
-        self.lanes.recoding.is_some()
-    }
-
     /// Counts of the relayed lane.
     pub fn relay_stats(&self) -> RelayStats {
         self.lanes.recoding.as_ref().map(|recoding| recoding.stats()).unwrap_or_default()
@@ -33,13 +28,13 @@ impl Connection {
     }
 
     /// Whether the relayed lane takes a symbol of this end now.
-    pub fn has_relayed_room(&self) -> bool {
+    pub(crate) fn has_relayed_room(&self) -> bool {
         self.lanes.recoding.as_ref().is_some_and(|recoding| recoding.sender.has_room())
     }
 
     /// Puts the next symbol of this end into the relayed lane. Returns whether it was taken; see
     /// [`Self::has_relayed_room`].
-    pub fn push_relayed(&mut self, symbol: &[u8]) -> bool {
+    pub(crate) fn push_relayed(&mut self, symbol: &[u8]) -> bool {
         let loss = self.hop_loss();
         let taken = self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.sender.push(symbol, loss));
         self.look_for_size();
@@ -62,12 +57,12 @@ impl Connection {
     }
 
     /// Whether rows wait for [`Self::take_recoded`].
-    pub fn has_recoded(&self) -> bool {
+    pub(crate) fn has_recoded(&self) -> bool {
         self.lanes.recoding.as_ref().is_some_and(|recoding| recoding.receiver.has_pending())
     }
 
     /// The last value of [`Self::release_recoded`].
-    pub fn recoded_released(&self) -> u64 {
+    pub(crate) fn recoded_released(&self) -> u64 {
         self.lanes.recoding.as_ref().map_or(0, |recoding| recoding.receiver.released())
     }
 

@@ -55,7 +55,7 @@ impl MacKey {
     }
 
     /// Whether `tag` is the MAC of `bytes`, in constant time.
-    pub fn verify(&self, bytes: &[u8], tag: &[u8; MAC_LEN]) -> bool {
+    pub(crate) fn verify(&self, bytes: &[u8], tag: &[u8; MAC_LEN]) -> bool {
         self.tag(bytes).ct_eq(tag).into()
     }
 }

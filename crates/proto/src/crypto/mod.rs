@@ -25,8 +25,8 @@ pub(crate) use key_log::SessionLog;
 pub use key_log::{KeyLog, LoggedKey, Sealer};
 pub use keys::{PrivateKey, PublicKey};
 pub use mac::MacKey;
-pub use packet::{MAX_SEALED, NotConfirmed, OpenError, Opened, OpeningKey, SealError, SealingKey};
-pub use replay::{REPLAY_WIDTH, ReplayWindow, Stale};
+pub(crate) use packet::MAX_SEALED;
+pub use packet::{NotConfirmed, OpenError, Opened, OpeningKey, SealError, SealingKey};
 pub use secret::Secret;
 pub use text::{TextError, TextFault, TextKind};
 

@@ -21,7 +21,7 @@ use crate::wire::{PACKET_NUMBER_AT, PHASE_BIT, SHORT_HEADER_LEN, TAG_LEN, VARINT
 
 /// Maximum number of packets sealed with one key: RFC 9001 appendix B.1 allows 2^28 of at most 2^11 bytes
 /// under AES-GCM.
-pub const MAX_SEALED: u64 = 1 << 28;
+pub(crate) const MAX_SEALED: u64 = 1 << 28;
 /// Bits of the first byte under header protection: key phase and grease.
 const PROTECTED_BITS: u8 = 0x3f;
 
@@ -31,7 +31,7 @@ type Header = [u8; SHORT_HEADER_LEN];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The key has sealed [`MAX_SEALED`] packets.
+    /// The key has sealed `MAX_SEALED` packets.
     Exhausted,
     /// The packet number is below the lowest unused one; carries the lowest unused one.
     Number(u64),
@@ -93,7 +93,7 @@ impl SealingKey {
     }
 
     /// Number of packets sealed in this phase; the limit is [`MAX_SEALED`].
-    pub const fn sealed(&self) -> u64 {
+    pub(crate) const fn sealed(&self) -> u64 {
         self.sealed
     }
 

@@ -5,15 +5,14 @@
 //! whole words only, so an accepted packet costs O(1) amortized, and 8 KiB of writes at worst.
 
 /// Packet numbers in the window of a connection.
-pub const REPLAY_WIDTH: u64 = 65_536;
+pub(crate) const REPLAY_WIDTH: u64 = 65_536;
 /// Words of that window. There is one more than the numbers fill, because the word of the highest number is
 /// seldom full.
 pub(super) const REPLAY_WORDS: usize = REPLAY_WIDTH as usize / 64 + 1;
 
 /// Why a packet number is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a packet number is one or the other")]
-pub enum Stale {
+pub(crate) enum Stale {
     /// The number was accepted before.
     Replayed,
     /// The number is too far below the highest for the window to know.
@@ -22,7 +21,7 @@ pub enum Stale {
 
 /// A window of `64 * (WORDS - 1)` numbers, the highest accepted one included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplayWindow<const WORDS: usize> {
+pub(crate) struct ReplayWindow<const WORDS: usize> {
     /// Bit n % 64 of word (n / 64) % WORDS is set when n was accepted.
     words: [u64; WORDS],
     highest: Option<u64>,
@@ -30,17 +29,17 @@ pub struct ReplayWindow<const WORDS: usize> {
 
 impl<const WORDS: usize> ReplayWindow<WORDS> {
     /// Nothing was accepted yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { words: [0; WORDS], highest: None }
     }
 
     /// The highest number accepted.
-    pub const fn highest(&self) -> Option<u64> {
+    pub(crate) const fn highest(&self) -> Option<u64> {
         self.highest
     }
 
     /// Whether `number` may be accepted. Changes nothing.
-    pub fn check(&self, number: u64) -> Result<(), Stale> {
+    pub(crate) fn check(&self, number: u64) -> Result<(), Stale> {
         match self.highest {
             Some(highest) if number <= highest => {
                 if highest - number >= 64 * (WORDS as u64 - 1) {
@@ -56,7 +55,7 @@ impl<const WORDS: usize> ReplayWindow<WORDS> {
     }
 
     /// Accepts `number`, for which [`ReplayWindow::check`] was just `Ok`.
-    pub fn mark(&mut self, number: u64) {
+    pub(crate) fn mark(&mut self, number: u64) {
         debug_assert_eq!(self.check(number), Ok(()));
         let before = self.highest.unwrap_or(0);
         if self.highest.is_none_or(|highest| number > highest) {

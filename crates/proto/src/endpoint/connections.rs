@@ -59,7 +59,7 @@ pub(super) struct Connections {
 impl Connections {
     /// All connections together may use `memory` bytes. Half of it is divided equally; connections share the
     /// other half in the order in which they grow.
-    pub fn new(memory: usize) -> Self {
+    pub(super) fn new(memory: usize) -> Self {
         Self {
             table: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -76,7 +76,7 @@ impl Connections {
     }
 
     /// Whether more than half of the memory is in use, so that no connection may grow beyond its part.
-    pub fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.memory > self.shared
     }
 
@@ -87,7 +87,7 @@ impl Connections {
 
     /// Measures the memory of a connection. Returns whether it grew beyond its part while more than half of
     /// the memory is in use.
-    pub fn measure(&mut self, handle: ConnectionHandle) -> bool {
+    pub(super) fn measure(&mut self, handle: ConnectionHandle) -> bool {
         let part = self.part();
         let Some(entry) = self.table.get_mut(&handle) else { return false };
         let now = entry.connection.granted();
@@ -96,28 +96,28 @@ impl Connections {
         now > before && now > part && self.is_short()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    pub fn visits(&self) -> u64 {
+    pub(super) fn visits(&self) -> u64 {
         self.visits
     }
 
-    pub fn get(&self, handle: ConnectionHandle) -> Option<&Connection> {
+    pub(super) fn get(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.table.get(&handle).map(|entry| &*entry.connection)
     }
 
     /// A connection that is still in the queues, because it was touched and not visited since.
-    pub fn get_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.table.get_mut(&handle).map(|entry| &mut *entry.connection)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
         self.table.iter().map(|(&handle, entry)| (handle, &*entry.connection))
     }
 
-    pub fn insert(&mut self, connection: Connection) -> ConnectionHandle {
+    pub(super) fn insert(&mut self, connection: Connection) -> ConnectionHandle {
         let handle = self.next_handle();
         self.next_handle += 1;
         let connection = Box::new(connection);
@@ -129,12 +129,12 @@ impl Connections {
     }
 
     /// The handle of the connection that is inserted next.
-    pub fn next_handle(&self) -> ConnectionHandle {
+    pub(super) fn next_handle(&self) -> ConnectionHandle {
         ConnectionHandle(self.next_handle)
     }
 
     /// Returns a connection for changes.
-    pub fn touch(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+    pub(super) fn touch(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.visits += 1;
         let (free, part) = (self.shared.saturating_sub(self.memory), self.part());
         let entry = self.table.get_mut(&handle)?;
@@ -146,14 +146,14 @@ impl Connections {
     }
 
     /// Touches all connections.
-    pub fn touch_all(&mut self, mut act: impl FnMut(&mut Connection)) {
+    pub(super) fn touch_all(&mut self, mut act: impl FnMut(&mut Connection)) {
         let handles: Vec<_> = self.table.keys().copied().collect();
         handles.into_iter().filter_map(|handle| self.touch(handle).map(&mut act)).for_each(drop);
     }
 
     /// Writes datagrams of the first connection in the ready queue that has any. That connection then goes to
     /// the end of the queue.
-    pub fn poll_transmit(
+    pub(super) fn poll_transmit(
         &mut self,
         now: Time,
         max_segments: usize,
@@ -181,7 +181,7 @@ impl Connections {
 
     /// The next connection whose timer has expired. The timer is removed until [`Self::read_timers`] reads it
     /// again.
-    pub fn poll_expired(&mut self, now: Time) -> Option<(ConnectionHandle, &mut Connection)> {
+    pub(super) fn poll_expired(&mut self, now: Time) -> Option<(ConnectionHandle, &mut Connection)> {
         let first = self.timers.first_entry().filter(|first| first.key().0 <= now)?;
         let ((_, handle), _) = first.remove_entry();
         self.table.get_mut(&handle)?.timer = None;
@@ -189,7 +189,7 @@ impl Connections {
     }
 
     /// Queues a connection for [`Self::poll_ended`] if it has finished closing.
-    pub fn on_end(&mut self, handle: ConnectionHandle) {
+    pub(super) fn on_end(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.get_mut(&handle)
             && entry.connection.is_closed()
         {
@@ -198,7 +198,7 @@ impl Connections {
     }
 
     /// Removes and returns a connection that has finished closing.
-    pub fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
+    pub(super) fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
         let handle = self.ended.pop_front()?;
         let entry = self.table.remove(&handle)?;
         self.memory -= entry.memory;
@@ -207,7 +207,7 @@ impl Connections {
     }
 
     /// The next event of a connection that was touched.
-    pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
+    pub(super) fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
         while let Some(&handle) = self.telling.front() {
             self.visits += 1;
             if let Some(entry) = self.table.get_mut(&handle) {
@@ -226,7 +226,7 @@ impl Connections {
 
     /// The next job of a touched connection. The connection then goes to the end of the queue, so no
     /// connection waits for all jobs of another.
-    pub fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
+    pub(super) fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
         self.read_timers();
         while let Some(handle) = self.working.pop_front() {
             let Some(entry) = self.table.get_mut(&handle) else { continue };
@@ -244,13 +244,13 @@ impl Connections {
     }
 
     /// The earliest timer of all connections.
-    pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
+    pub(super) fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         self.read_timers();
         self.timers.first_key_value().map(|(&(at, _), &reason)| (at, reason))
     }
 
     /// Reads the timers of the connections that were touched.
-    pub fn read_timers(&mut self) {
+    pub(super) fn read_timers(&mut self) {
         while let Some(handle) = self.stale.pop_front() {
             self.visits += 1;
             self.measure(handle);

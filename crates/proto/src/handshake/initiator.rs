@@ -203,7 +203,7 @@ impl Initiator {
 
     /// Send time of the HELLO if only the first flight was sent. After a second flight, a REPLY may belong to
     /// either one.
-    pub fn sent_once(&self) -> Option<Time> {
+    pub(crate) fn sent_once(&self) -> Option<Time> {
         self.flights.left_once()
     }
 

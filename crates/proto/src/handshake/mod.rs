@@ -87,7 +87,7 @@ pub struct Route {
     /// Source address of the HELLO.
     pub remote: SocketAddr,
     /// Our address to which it was sent, if we may have several.
-    pub local: Option<IpAddr>,
+    pub(crate) local: Option<IpAddr>,
 }
 
 impl From<SocketAddr> for Route {

@@ -11,18 +11,18 @@ use crate::crypto::Aead;
 use crate::wire::{CodeSet, ConnectionId, Full, Reader, Truncated, VERSION, Writer, varint_len};
 
 mod kind {
-    pub const MAX_DATAGRAM: u64 = 0;
-    pub const MAX_SYMBOL: u64 = 1;
-    pub const LANE_CREDIT: u64 = 2;
-    pub const MAX_SPAN: u64 = 3;
-    pub const STREAM_CREDIT: u64 = 4;
-    pub const STREAMS: u64 = 5;
-    pub const IDLE_TIMEOUT: u64 = 6;
-    pub const AEADS: u64 = 7;
-    pub const VERSIONS: u64 = 8;
-    pub const CODES: u64 = 9;
-    pub const SOURCE: u64 = 11;
-    pub const KNOWN: u64 = 12;
+    pub(super) const MAX_DATAGRAM: u64 = 0;
+    pub(super) const MAX_SYMBOL: u64 = 1;
+    pub(super) const LANE_CREDIT: u64 = 2;
+    pub(super) const MAX_SPAN: u64 = 3;
+    pub(super) const STREAM_CREDIT: u64 = 4;
+    pub(super) const STREAMS: u64 = 5;
+    pub(super) const IDLE_TIMEOUT: u64 = 6;
+    pub(super) const AEADS: u64 = 7;
+    pub(super) const VERSIONS: u64 = 8;
+    pub(super) const CODES: u64 = 9;
+    pub(super) const SOURCE: u64 = 11;
+    pub(super) const KNOWN: u64 = 12;
 }
 
 /// A numeric parameter: its type, its default and its range.

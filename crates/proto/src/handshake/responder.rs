@@ -209,7 +209,7 @@ impl Responder {
     }
 
     /// From now on the responder accepts these keys and no others. No effect with authentication `psk`.
-    pub fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
+    pub(crate) fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(keys);
     }
 
@@ -344,7 +344,7 @@ impl Responder {
 
     /// The session whose REPLY was just sent to more than one address. A peer that uses it has not proven its
     /// address. Returned once per HELLO passed in.
-    pub fn take_spread(&mut self) -> Option<ConnectionId> {
+    pub(crate) fn take_spread(&mut self) -> Option<ConnectionId> {
         self.spread.take()
     }
 

@@ -46,17 +46,17 @@ pub(crate) struct Encoded {
 
 impl Encode {
     /// One past the last symbol of the generation.
-    pub fn end(&self) -> SourceId {
+    pub(crate) fn end(&self) -> SourceId {
         self.generation.first().plus(self.generation.count().into())
     }
 
     /// Cost of the job: the number of products of a coefficient and a byte.
-    pub fn products(&self) -> usize {
+    pub(crate) fn products(&self) -> usize {
         self.sources.len() * usize::from(self.repairs) * self.len
     }
 
     /// Runs the job.
-    pub fn run(self) -> Encoded {
+    pub(crate) fn run(self) -> Encoded {
         let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| symbol.as_slice()).collect();
         let mut symbols = vec![vec![0; self.len]; self.repairs.into()];
         if self.generation.encode(&sources, 0, &mut symbols).is_err() {
@@ -80,13 +80,13 @@ pub(crate) struct Decoded {
 
 impl Decode {
     /// Cost of the job: the number of products of a coefficient and a byte.
-    pub fn products(&self) -> usize {
+    pub(crate) fn products(&self) -> usize {
         let len = self.repairs.first().map_or(0, |(_, symbol)| symbol.len());
         self.repairs.len() * self.sources.len() * len
     }
 
     /// Runs the job.
-    pub fn run(self) -> Decoded {
+    pub(crate) fn run(self) -> Decoded {
         let first = self.generation.first();
         let lost: Vec<u16> = (0..).zip(&self.sources).filter(|(_, symbol)| symbol.is_none()).map(|(n, _)| n).collect();
         let keys: Vec<u16> = self.repairs.iter().map(|&(key, _)| key).collect();

@@ -27,7 +27,7 @@ pub struct Message {
 }
 
 /// The longest message, in bytes: a key frame of live video at 20 Mbit/s is about 200 KiB. Chosen.
-pub const MAX_MESSAGE: usize = 256 << 10;
+pub(crate) const MAX_MESSAGE: usize = 256 << 10;
 /// Bytes of complete messages kept for an application that does not read them. Further messages push out the
 /// oldest, which is the least useful.
 const MAX_UNREAD: usize = 1 << 20;
@@ -72,25 +72,25 @@ pub(crate) struct Messages {
 
 impl Messages {
     /// Creates the receiver of messages of `lane`.
-    pub fn new(lane: u32) -> Self {
+    pub(crate) fn new(lane: u32) -> Self {
         Self { lane, ..Self::default() }
     }
 
     /// Removes and returns the oldest waiting message.
-    pub fn take(&mut self) -> Option<Message> {
+    pub(crate) fn take(&mut self) -> Option<Message> {
         let message = self.ready.pop_front()?;
         self.unread -= message.data.len() + PER_MESSAGE;
         Some(message)
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         let open = self.open.as_ref().map_or(0, |open| open.bytes.capacity());
         self.unread + open + self.parts.capacity() * size_of::<Part>()
     }
 
     /// Whether a message is waiting.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 

@@ -30,7 +30,7 @@ impl Partials {
     /// Takes a part. Returns the symbol when it is complete. A part that contradicts an earlier one is a
     /// `protocol` error. The caller has checked that the part lies within `total`, and that `total` is
     /// allowed.
-    pub fn insert(
+    pub(super) fn insert(
         &mut self,
         id: SourceId,
         offset: usize,
@@ -65,12 +65,12 @@ impl Partials {
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.symbols.iter().map(|symbol| symbol.bytes.capacity() * 9 / 8).sum()
     }
 
     /// Forgets the symbols for which `is_known` is true.
-    pub fn forget(&mut self, is_known: impl Fn(SourceId) -> bool) {
+    pub(super) fn forget(&mut self, is_known: impl Fn(SourceId) -> bool) {
         self.symbols.retain(|symbol| !is_known(symbol.id));
     }
 }

@@ -138,14 +138,14 @@ struct At {
 
 impl Pieces {
     /// Adds bytes that are in symbol `id` from position `at` on.
-    pub fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
+    pub(crate) fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
         let place = self.place_for(extent)?;
         self.put_piece(place, extent, Place::Slot { id, at: at as u32 });
         Ok(())
     }
 
     /// Adds a copy of bytes of a stream.
-    pub fn insert_copy(&mut self, stream: u64, offset: u64, bytes: &[u8]) -> Result<(), Overlap> {
+    pub(crate) fn insert_copy(&mut self, stream: u64, offset: u64, bytes: &[u8]) -> Result<(), Overlap> {
         let extent = Extent { stream, offset, len: bytes.len() };
         let place = self.place_for(extent)?;
         let joined = self.before(place).filter(|&before| self.append(before, extent, bytes));
@@ -172,7 +172,7 @@ impl Pieces {
 
     /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still unread and in
     /// that slot.
-    pub fn copy_out(&mut self, extent: Extent, id: SourceId, store: &Store) {
+    pub(crate) fn copy_out(&mut self, extent: Extent, id: SourceId, store: &Store) {
         let Some(at) = self.before(self.find((extent.stream, extent.end()))) else { return };
         let piece = self.piece_mut(at);
         if piece.stream != extent.stream || piece.end() != extent.end() {
@@ -188,7 +188,7 @@ impl Pieces {
     }
 
     /// The end of the bytes of a stream that are here without a gap from `offset` on.
-    pub fn whole_until(&self, stream: u64, offset: u64) -> u64 {
+    pub(crate) fn whole_until(&self, stream: u64, offset: u64) -> u64 {
         let (mut at, mut end) = (self.find((stream, offset)), offset);
         while let Some(piece) = self.get(at).filter(|piece| piece.key() == (stream, end)) {
             end = piece.end();
@@ -198,13 +198,13 @@ impl Pieces {
     }
 
     /// The bytes of a stream from `offset` to the end of their piece.
-    pub fn chunk<'a>(&'a self, stream: u64, offset: u64, store: &'a Store) -> Option<&'a [u8]> {
+    pub(crate) fn chunk<'a>(&'a self, stream: u64, offset: u64, store: &'a Store) -> Option<&'a [u8]> {
         self.get(self.find((stream, offset))).filter(|piece| piece.key() == (stream, offset))?.bytes(store)
     }
 
     /// Removes the first `n` bytes of the chunk at `offset`, which were read. Returns how many there were, at
     /// most `n`.
-    pub fn consume(&mut self, stream: u64, offset: u64, n: usize) -> usize {
+    pub(crate) fn consume(&mut self, stream: u64, offset: u64, n: usize) -> usize {
         let at = self.find((stream, offset));
         if self.get(at).is_none_or(|piece| piece.key() != (stream, offset)) {
             return 0;
@@ -223,7 +223,7 @@ impl Pieces {
     }
 
     /// Drops all pieces of a stream. Returns their length in bytes.
-    pub fn discard(&mut self, stream: u64) -> u64 {
+    pub(crate) fn discard(&mut self, stream: u64) -> u64 {
         let mut bytes = 0;
         loop {
             let at = self.find((stream, 0));
@@ -236,17 +236,17 @@ impl Pieces {
     }
 
     /// The lowest symbol below `end` in whose slot pieces have their bytes.
-    pub fn lowest_in_slots(&self, end: SourceId) -> Option<SourceId> {
+    pub(crate) fn lowest_in_slots(&self, end: SourceId) -> Option<SourceId> {
         self.in_slots.lowest_below(end)
     }
 
     /// Called when the slots of symbols below `id` are reused. No piece may have its bytes in them.
-    pub fn forget_slots_before(&mut self, id: SourceId) {
+    pub(crate) fn forget_slots_before(&mut self, id: SourceId) {
         self.in_slots.forget_before(id);
     }
 
     /// Approximate memory of the list and of the copies, in bytes.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         (self.blocks.len() + self.spare.len()) * BLOCK * size_of::<Piece>() + self.own_bytes
     }
 

@@ -132,7 +132,7 @@ impl LaneReceiver {
     /// The receiver of `lane`. `slot_len` is the length of the longest symbol, `max_span` the longest span.
     /// The ring may grow to `memory` bytes. Jobs of at most `inline` products run immediately. `elimination`
     /// is for generations of sparse codes.
-    pub fn new(
+    pub(crate) fn new(
         lane: LaneId,
         slot_len: usize,
         max_span: u16,
@@ -163,13 +163,13 @@ impl LaneReceiver {
     }
 
     /// Allows the memory to grow by `bytes` for a higher credit.
-    pub fn allow_memory(&mut self, bytes: usize) {
+    pub(crate) fn allow_memory(&mut self, bytes: usize) {
         self.credit.spare = bytes;
     }
 
     /// Takes an arrival for this lane, with the base that its packet told. Returns whether the peer should
     /// get FEEDBACK soon, because the arrival made another symbol known or opened a gap.
-    pub fn receive<D: Consumer>(
+    pub(crate) fn receive<D: Consumer>(
         &mut self,
         now: Time,
         base: SourceId,
@@ -332,7 +332,7 @@ impl LaneReceiver {
     }
 
     /// Bytes that the lane holds, or will hold when the peer uses a credit that was raised.
-    pub fn granted(&self) -> usize {
+    pub(crate) fn granted(&self) -> usize {
         let promised = if self.credit.now > INITIAL_CREDIT { self.credit.now } else { 0 };
         self.memory().max(promised * self.slot_len)
     }
@@ -422,7 +422,7 @@ impl LaneReceiver {
     }
 
     /// Collects the missing ids for [`Self::report`].
-    pub fn review(&mut self, now: Time, rtt: Duration) {
+    pub(crate) fn review(&mut self, now: Time, rtt: Duration) {
         self.tune(now, rtt);
         self.missing.runs.clear();
         self.store.name_undecoded(MAX_RUNS, &mut self.missing.runs);
@@ -451,7 +451,7 @@ impl LaneReceiver {
     }
 
     /// The report of this lane for FEEDBACK.
-    pub fn report(&self, lane: u32) -> LaneRepr<'_> {
+    pub(crate) fn report(&self, lane: u32) -> LaneRepr<'_> {
         let (end, deficit) = self.missing.named.unwrap_or((self.store.end(), self.store.rank_deficit()));
         LaneRepr {
             lane,
@@ -465,33 +465,33 @@ impl LaneReceiver {
     }
 
     /// Whether FEEDBACK should report this lane.
-    pub fn is_reportable(&self) -> bool {
+    pub(crate) fn is_reportable(&self) -> bool {
         self.news || self.store.reported() < self.store.end()
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.store.memory() + self.origins.capacity() * size_of::<Origin>() + self.partials.memory()
     }
 
     /// The store in which streams find their bytes.
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
     /// The next decoding job for a worker.
-    pub fn poll_job(&mut self) -> Option<job::Decode> {
+    pub(crate) fn poll_job(&mut self) -> Option<job::Decode> {
         self.store.poll_job(..)
     }
 
     /// Whether [`Self::poll_job`] has a job.
-    pub fn has_job(&self) -> bool {
+    pub(crate) fn has_job(&self) -> bool {
         self.store.has_job()
     }
 
     /// Takes the result of a job from [`Self::poll_job`]. Returns whether the edge moved. The credit then
     /// moved too, and the peer must be told.
-    pub fn handle_job<D: Consumer>(
+    pub(crate) fn handle_job<D: Consumer>(
         &mut self,
         now: Time,
         done: job::Decoded,

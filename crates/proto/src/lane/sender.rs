@@ -136,7 +136,7 @@ struct Outgoing {
 impl LaneSender {
     /// `slot_len` is the length of the longest symbol. The window may grow to `memory` bytes. The peer
     /// accepts ids below `peer_limit`.
-    pub fn new(layout: Layout, max_span: u16, slot_len: usize, memory: usize, peer_limit: u64) -> Self {
+    pub(crate) fn new(layout: Layout, max_span: u16, slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
             window: Window::new(layout, slot_len, SMALLEST_RING, max_span),
             max_capacity: most_symbols(slot_len, memory),
@@ -157,19 +157,19 @@ impl LaneSender {
     }
 
     /// Messages and symbols whose deadline passed before the peer was known to have them.
-    pub fn expired(&self) -> Expired {
+    pub(crate) fn expired(&self) -> Expired {
         self.messages.expired
     }
 
     /// Number of symbols that wait for their first transmission, the open one included.
-    pub fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         let closed = self.window.ids().end.0 - self.ids.sent.0;
         closed as usize + usize::from(self.open.is_some())
     }
 
     /// The next source symbol to send for the first time, if there is one and the peer accepts it. Closes the
     /// open symbol if that is next.
-    pub fn next_source(&mut self) -> Option<SourceId> {
+    pub(crate) fn next_source(&mut self) -> Option<SourceId> {
         if self.ids.sent >= self.ids.peer_limit {
             return None;
         }
@@ -181,18 +181,18 @@ impl LaneSender {
     }
 
     /// Whether a source symbol is waiting and the peer accepts it.
-    pub fn has_source(&self) -> bool {
+    pub(crate) fn has_source(&self) -> bool {
         self.queued() > 0 && self.ids.sent < self.ids.peer_limit
     }
 
     /// Whether source symbols are waiting, but the peer accepts no more.
-    pub fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.queued() > 0 && self.ids.sent >= self.ids.peer_limit
     }
 
     /// Writes the send time into the symbol that [`Self::next_source`] named, marks it as sent, and returns
     /// its bytes.
-    pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
+    pub(crate) fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
         let id = self.date_source(now, Source::Open)?;
         self.symbol(id).map(|symbol| (id, symbol))
     }
@@ -213,14 +213,14 @@ impl LaneSender {
 
     /// The bytes of a source symbol as they are sent. If bytes were withdrawn from it earlier, its end is
     /// zeros, which are cut off here because the code pads with zeros anyway.
-    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+    pub(crate) fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         let symbol = self.window.symbol(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         symbol.get(..length.into())
     }
 
     /// Returns the bytes of a source symbol that is out, and records that packet `packet` carries them again.
-    pub fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
+    pub(crate) fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
         let index = self.index(id)?;
         if self.sources[index] == Source::Lost {
             self.sources[index] = Source::Again;
@@ -235,7 +235,7 @@ impl LaneSender {
     }
 
     /// Called when the packet that carried source symbol `id` was received.
-    pub fn on_source_acked(&mut self, id: SourceId) {
+    pub(crate) fn on_source_acked(&mut self, id: SourceId) {
         if let Some(index) = self.index(id) {
             self.sources[index] = Source::Arrived;
         }
@@ -243,7 +243,7 @@ impl LaneSender {
     }
 
     /// Called when the first transmission of source symbol `id` was lost.
-    pub fn on_source_lost(&mut self, id: SourceId) {
+    pub(crate) fn on_source_lost(&mut self, id: SourceId) {
         if let Some(index) = self.index(id)
             && self.sources[index] == Source::Open
         {
@@ -254,7 +254,7 @@ impl LaneSender {
     }
 
     /// Called when the repair in packet `packet` is known to be received or lost. Returns that repair.
-    pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
+    pub(crate) fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
         let repair = self.repairs.settle(packet)?;
         self.settle_mixed(packet);
         if repair.count == 1
@@ -273,7 +273,7 @@ impl LaneSender {
 
     /// Takes the peer's report about the lane from packet `number`. A report older than the newest one is
     /// ignored. Returns false if the report names symbols that were never sent.
-    pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
+    pub(crate) fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
         let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
         if seen > self.ids.sent || report.edge > self.ids.sent {
             return false;
@@ -313,7 +313,7 @@ impl LaneSender {
 
     /// Whether the symbols that a repair needs are still there. They are not if the peer has reported their
     /// generation as decoded.
-    pub fn keeps(&self, repair: &Repair) -> bool {
+    pub(crate) fn keeps(&self, repair: &Repair) -> bool {
         let (Repair::Resend(first) | Repair::Coded { first, .. }) = *repair;
         !self.window.is_forgotten(first)
     }
@@ -349,7 +349,7 @@ impl LaneSender {
 
     /// The lowest source symbol that is lost, is not known to be decoded, and has no retransmission in
     /// flight.
-    pub fn first_lost(&mut self) -> Option<SourceId> {
+    pub(crate) fn first_lost(&mut self) -> Option<SourceId> {
         while let Some(&Reverse(id)) = self.lost.peek() {
             let lost = self.index(id).is_some_and(|index| self.sources[index] == Source::Lost);
             if lost && !self.is_decoded(id) {
@@ -361,18 +361,18 @@ impl LaneSender {
     }
 
     /// Oldest source symbol that the peer may not have decoded.
-    pub fn base(&self) -> SourceId {
+    pub(crate) fn base(&self) -> SourceId {
         self.ids.base
     }
 
     /// Whether the peer has reported everything that was ever written to the lane.
-    pub fn has_delivered(&self) -> bool {
+    pub(crate) fn has_delivered(&self) -> bool {
         self.open.is_none() && self.ids.base >= self.window.ids().end
     }
 
     /// Time since the oldest symbol that the peer may lack was first sent; `None` if the peer lacks nothing.
     /// Ages of minutes wrap around.
-    pub fn oldest_age(&self, now: Time) -> Option<Duration> {
+    pub(crate) fn oldest_age(&self, now: Time) -> Option<Duration> {
         let symbol = self.window.symbol(self.ids.base).filter(|_| self.ids.base < self.ids.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
         let units = time_units(now).wrapping_sub(left) % TIME_MODULUS;
@@ -380,52 +380,52 @@ impl LaneSender {
     }
 
     /// First source symbol whose first transmission is not yet known to be received or lost.
-    pub fn settled(&self) -> SourceId {
+    pub(crate) fn settled(&self) -> SourceId {
         self.ids.settled
     }
 
     /// One past the newest source symbol that is out.
-    pub fn sent(&self) -> SourceId {
+    pub(crate) fn sent(&self) -> SourceId {
         self.ids.sent
     }
 
     /// The layout of the lane: a sliding window or generations.
-    pub fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         self.window.layout()
     }
 
     /// Bytes of memory held in symbols.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.window.memory() + self.ahead.memory()
     }
 
     /// The newest report of the peer.
-    pub fn report(&self) -> &Report {
+    pub(crate) fn report(&self) -> &Report {
         &self.reported.report
     }
 
     /// Repairs in flight, with placeholders between them.
-    pub fn repairs(&self) -> &[RepairInFlight] {
+    pub(crate) fn repairs(&self) -> &[RepairInFlight] {
         self.repairs.as_slice()
     }
 
     /// When the newest source symbol was sent.
-    pub fn last_source(&self) -> Time {
+    pub(crate) fn last_source(&self) -> Time {
         self.pace.last
     }
 
     /// Mean time between source symbols.
-    pub fn source_interval(&self) -> Duration {
+    pub(crate) fn source_interval(&self) -> Duration {
         self.pace.interval
     }
 
     /// Length of a repair over the span: at least the length of the longest symbol in it.
-    pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+    pub(crate) fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         self.window.repair_len(first, count)
     }
 
     /// Number of symbols that the ring holds now, at least the initial credit. No base can be further back.
-    pub fn reach(&self) -> usize {
+    pub(crate) fn reach(&self) -> usize {
         self.window.capacity().max(INITIAL_CREDIT)
     }
 }

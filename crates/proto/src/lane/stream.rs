@@ -60,12 +60,12 @@ pub(crate) enum Sending {
 
 impl Outgoing {
     /// Whether this half is complete and the application has been told everything about it.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.sending, Sending::Finished | Sending::Reset) && (self.stopped.is_none() || self.told_stopped)
     }
 
     /// Whether only the peer's credit prevents writing.
-    pub fn lacks_credit(&self) -> bool {
+    pub(crate) fn lacks_credit(&self) -> bool {
         self.sending == Sending::Open && self.written >= self.limit
     }
 }
@@ -114,7 +114,7 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Up to `window` bytes of stream `id` may be unread.
-    pub fn new(id: u64, window: u64) -> Self {
+    pub(crate) fn new(id: u64, window: u64) -> Self {
         Self {
             id,
             read: 0,
@@ -130,7 +130,7 @@ impl Incoming {
     }
 
     /// Takes `len` bytes at `offset`.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         offset: u64,
         len: usize,
@@ -175,7 +175,7 @@ impl Incoming {
     }
 
     /// Handles the peer's reset of the stream at length `last`. Has no effect if all bytes are here.
-    pub fn on_reset(&mut self, code: u64, last: u64, pieces: &mut Pieces) -> Result<(), StreamFault> {
+    pub(crate) fn on_reset(&mut self, code: u64, last: u64, pieces: &mut Pieces) -> Result<(), StreamFault> {
         if last > self.told {
             return Err(StreamFault::Credit);
         }
@@ -195,7 +195,7 @@ impl Incoming {
 
     /// Called when the application reads no more. Returns whether the peer should be told, because it may
     /// have more to send.
-    pub fn stop(&mut self, pieces: &mut Pieces) -> bool {
+    pub(crate) fn stop(&mut self, pieces: &mut Pieces) -> bool {
         if self.reading == Reading::Open {
             self.discard(Reading::Stopped, pieces);
         }
@@ -210,7 +210,7 @@ impl Incoming {
     }
 
     /// The peer's code, if it reset the stream.
-    pub fn reset_code(&self) -> Option<u64> {
+    pub(crate) fn reset_code(&self) -> Option<u64> {
         match self.reading {
             Reading::Reset(code) => Some(code),
             Reading::Open | Reading::Stopped => None,
@@ -218,23 +218,23 @@ impl Incoming {
     }
 
     /// Whether this end told the peer that it reads no more.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.reading == Reading::Stopped
     }
 
     /// Whether all bytes were received and were read or dropped, and the application was told how the half
     /// ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.told_end && self.is_at_end()
     }
 
     /// The next unread bytes, if they are here.
-    pub fn chunk<'a>(&self, pieces: &'a Pieces, store: &'a Store) -> Option<&'a [u8]> {
+    pub(crate) fn chunk<'a>(&self, pieces: &'a Pieces, store: &'a Store) -> Option<&'a [u8]> {
         pieces.chunk(self.id, self.read, store)
     }
 
     /// Records that the first `n` bytes of the chunk were read.
-    pub fn consume(&mut self, n: usize, pieces: &mut Pieces) {
+    pub(crate) fn consume(&mut self, n: usize, pieces: &mut Pieces) {
         if self.reading == Reading::Open {
             self.read += pieces.consume(self.id, self.read, n) as u64;
         }
@@ -242,7 +242,7 @@ impl Incoming {
 
     /// Copies the bytes at `offset` out of the symbol `id`, whose slot the ring is about to reuse. All
     /// symbols below `id` are known.
-    pub fn copy_out(
+    pub(crate) fn copy_out(
         &self,
         offset: u64,
         len: usize,
@@ -262,29 +262,29 @@ impl Incoming {
     }
 
     /// Whether all bytes up to the end were read.
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.end == Some(self.read)
     }
 
     /// Whether `read` would return bytes, the end, or the code of a reset.
-    pub fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.is_at_end() || self.reading != Reading::Open || self.whole > self.read
     }
 
     /// The limit that the peer should be told now. It moves only after a quarter of the window was read, to
     /// save packets on the reverse path.
-    pub fn wanted_limit(&self) -> u64 {
+    pub(crate) fn wanted_limit(&self) -> u64 {
         let limit = self.read + self.window;
         let more = self.end.is_none() && self.reading == Reading::Open;
         if more && limit >= self.told + self.window / 4 { limit } else { self.told }
     }
 
     /// Allows `bytes` more to be unread, because the reader keeps up and the window was the limit.
-    pub fn widen(&mut self, bytes: u64) {
+    pub(crate) fn widen(&mut self, bytes: u64) {
         self.window += bytes;
     }
 
-    pub fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         self.window
     }
 }

@@ -114,7 +114,7 @@ struct Unread {
 
 impl Streams {
     /// The peer may open `streams` streams, each with `window` unread bytes, growing to `max_window`.
-    pub fn new(side: Side, streams: u64, window: u64, max_window: u64) -> Self {
+    pub(crate) fn new(side: Side, streams: u64, window: u64, max_window: u64) -> Self {
         Self {
             side,
             open: BTreeMap::new(),
@@ -132,7 +132,7 @@ impl Streams {
     }
 
     /// Sets the limits that the peer granted in the handshake.
-    pub fn set_peer_limits(&mut self, streams: u64, window: u64) {
+    pub(crate) fn set_peer_limits(&mut self, streams: u64, window: u64) {
         self.numbers.local_limit = self.numbers.local_limit.max(streams);
         self.windows.peer = window;
         for stream in self.open.values_mut() {
@@ -141,7 +141,7 @@ impl Streams {
     }
 
     /// Opens the next stream of this side.
-    pub fn open(&mut self) -> Option<StreamId> {
+    pub(crate) fn open(&mut self) -> Option<StreamId> {
         self.numbers.wants = self.numbers.local >= self.numbers.local_limit;
         if self.numbers.wants {
             return None;
@@ -163,21 +163,21 @@ impl Streams {
         self.open.insert(id, stream);
     }
 
-    pub fn get(&self, id: StreamId) -> Option<&Stream> {
+    pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
         self.open.get(&id.0)
     }
 
     /// The next unread bytes of a stream, if they were received.
-    pub fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
+    pub(crate) fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
         self.get(id)?.incoming.chunk(&self.unread.pieces, store)
     }
 
-    pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.open.get_mut(&id.0)
     }
 
     /// Total number of streams that the peer may open.
-    pub fn remote_limit(&self) -> u64 {
+    pub(crate) fn remote_limit(&self) -> u64 {
         self.numbers.remote_limit
     }
 
@@ -216,7 +216,7 @@ impl Streams {
     }
 
     /// The next stream that the peer wants reset, with its code.
-    pub fn next_stopped(&mut self) -> Option<(StreamId, u64)> {
+    pub(crate) fn next_stopped(&mut self) -> Option<(StreamId, u64)> {
         while let Some(id) = self.stopped.pop_front() {
             if let Some(code) = self.get(id).and_then(|stream| stream.outgoing.stopped) {
                 return Some((id, code));
@@ -226,13 +226,13 @@ impl Streams {
     }
 
     /// Tells the writer that the peer stopped the stream.
-    pub fn tell_stopped(&mut self, id: StreamId) {
+    pub(crate) fn tell_stopped(&mut self, id: StreamId) {
         self.turns.leave(id);
         self.events.push_back(Event::Writable(id));
     }
 
     /// Resets our half at length `last`.
-    pub fn give_up(&mut self, id: StreamId, code: u64, last: u64) {
+    pub(crate) fn give_up(&mut self, id: StreamId, code: u64, last: u64) {
         self.turns.leave(id);
         self.feed(id);
         let Some(stream) = self.open.get_mut(&id.0) else { return };
@@ -243,7 +243,7 @@ impl Streams {
     }
 
     /// Called when the application reads no more of the stream.
-    pub fn stop(&mut self, id: StreamId, code: u64) {
+    pub(crate) fn stop(&mut self, id: StreamId, code: u64) {
         let Some(stream) = self.open.get_mut(&id.0) else { return };
         if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.unread.pieces) {
             stream.unsaid += 1;
@@ -253,7 +253,7 @@ impl Streams {
     }
 
     /// Writes the waiting control frames, as far as `write` takes them. Returns whether any was written.
-    pub fn say(&mut self, mut write: impl FnMut(&SymbolFrame<'_>) -> bool) -> bool {
+    pub(crate) fn say(&mut self, mut write: impl FnMut(&SymbolFrame<'_>) -> bool) -> bool {
         let mut said = false;
         while let Some(&control) = self.control.front() {
             let (Control::Reset { id, code } | Control::Stop { id, code }) = control;
@@ -277,7 +277,7 @@ impl Streams {
     }
 
     /// Records that the application used `n` bytes of the chunk it was lent.
-    pub fn consume(&mut self, id: StreamId, n: usize) {
+    pub(crate) fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
             stream.incoming.consume(n, &mut self.unread.pieces);
             stream.told_readable = false;
@@ -286,14 +286,14 @@ impl Streams {
     }
 
     /// Called when the application found nothing to read. It is told when there is something.
-    pub fn wants_read(&mut self, id: StreamId) {
+    pub(crate) fn wants_read(&mut self, id: StreamId) {
         if let Some(stream) = self.open.get_mut(&id.0) {
             stream.told_readable = false;
         }
     }
 
     /// Moves the byte limit of a stream after a read. Returns whether the peer should be told.
-    pub fn update_limit(&mut self, id: StreamId, now: Time, rtt: Duration) -> bool {
+    pub(crate) fn update_limit(&mut self, id: StreamId, now: Time, rtt: Duration) -> bool {
         let Some(stream) = self.open.get_mut(&id.0) else { return false };
         let since = *stream.limit_moved.get_or_insert(now);
         if stream.incoming.wanted_limit() <= stream.incoming.told {
@@ -315,7 +315,7 @@ impl Streams {
     }
 
     /// Forgets a stream whose halves are both over. If the peer opened it, the peer may then open another.
-    pub fn forget_if_done(&mut self, id: StreamId) -> bool {
+    pub(crate) fn forget_if_done(&mut self, id: StreamId) -> bool {
         let done = self
             .get(id)
             .is_some_and(|stream| stream.unsaid == 0 && stream.outgoing.is_over() && stream.incoming.is_over());
@@ -332,7 +332,7 @@ impl Streams {
 
     /// The credit that the peer has not confirmed, for at most `most` streams; empty if the peer knows all of
     /// it. Streams that do not fit come next time.
-    pub fn unconfirmed(&mut self, most: usize) -> (u64, &[(u64, u64)]) {
+    pub(crate) fn unconfirmed(&mut self, most: usize) -> (u64, &[(u64, u64)]) {
         self.limits.clear();
         let ids = self.unconfirmed.iter().take(MAX_LIMITS.min(most));
         self.limits.extend(ids.filter_map(|id| self.open.get(id).map(|stream| (*id, stream.incoming.told))));
@@ -340,12 +340,12 @@ impl Streams {
     }
 
     /// Whether [`Self::unconfirmed`] returns anything.
-    pub fn has_unconfirmed(&self) -> bool {
+    pub(crate) fn has_unconfirmed(&self) -> bool {
         self.numbers.remote_limit > self.numbers.remote_confirmed || !self.unconfirmed.is_empty()
     }
 
     /// Records that packet `number` carries the credit.
-    pub fn on_credit_sent(&mut self, number: u64) {
+    pub(crate) fn on_credit_sent(&mut self, number: u64) {
         self.numbers.remote_told_in = Some(number);
         for (id, _) in &self.limits {
             if let Some(stream) = self.open.get_mut(id) {
@@ -356,7 +356,7 @@ impl Streams {
     }
 
     /// Called when packet `number`, which may carry credit, was acknowledged.
-    pub fn on_credit_acked(&mut self, number: u64) {
+    pub(crate) fn on_credit_acked(&mut self, number: u64) {
         if self.numbers.remote_told_in == Some(number) {
             self.numbers.remote_confirmed = self.numbers.remote_limit;
         }
@@ -365,7 +365,7 @@ impl Streams {
     }
 
     /// Takes new credit from the peer.
-    pub fn on_credit(&mut self, streams: u64, limits: impl Iterator<Item = (u64, u64)>) {
+    pub(crate) fn on_credit(&mut self, streams: u64, limits: impl Iterator<Item = (u64, u64)>) {
         if streams > self.numbers.local_limit {
             self.numbers.local_limit = streams;
             self.numbers.wants = false;
@@ -382,7 +382,7 @@ impl Streams {
 
     /// Called when the stream could not write all its data. It wants to write `bytes`, at most a symbol, and
     /// is told when there is room and credit.
-    pub fn wait_for_room(&mut self, id: StreamId, bytes: usize) {
+    pub(crate) fn wait_for_room(&mut self, id: StreamId, bytes: usize) {
         self.feed(id);
         let Some(stream) = self.open.get_mut(&id.0) else { return };
         if stream.outgoing.lacks_credit() {
@@ -402,39 +402,39 @@ impl Streams {
     }
 
     /// Tells the streams whose turn it is that the lane has room for `free` symbols.
-    pub fn wake_writers(&mut self, now: Time, free: usize) {
+    pub(crate) fn wake_writers(&mut self, now: Time, free: usize) {
         let events = &mut self.events;
         self.turns.wake(now, free, |id| events.push_back(Event::Writable(id)));
     }
 
     /// Whether a stream or a control frame waits for room.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.turns.has_waiting() || !self.control.is_empty()
     }
 
     /// Whether a writer waits for the peer's credit, or the application for permission to open a stream.
-    pub fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.starved > 0 || self.numbers.wants
     }
 
     /// Number of streams that are not over.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
     /// Number of unread bytes allowed for each stream.
     #[cfg(test)]
-    pub fn windows(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn windows(&self) -> impl Iterator<Item = u64> + '_ {
         self.open.values().map(|stream| stream.incoming.window())
     }
 
     /// Bytes of memory held in unread pieces.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.unread.pieces.memory()
     }
 
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 }

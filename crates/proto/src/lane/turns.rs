@@ -38,7 +38,7 @@ impl Turns {
     /// The number of symbols that `stream` may fill, when it wants `bytes` (at most a symbol) and `free`
     /// symbols are free. `served` is the end of its previous request. Returns 0 if other streams come first
     /// for all of them.
-    pub fn share(&self, stream: StreamId, served: u64, bytes: usize, free: usize) -> usize {
+    pub(crate) fn share(&self, stream: StreamId, served: u64, bytes: usize, free: usize) -> usize {
         let mine = self.turn(stream).map_or(served.max(self.clock) + bytes as u64, |turn| turn.end);
         let (mut before, mut others) = (0, 0);
         for turn in self.waiting.iter().filter(|turn| turn.stream != stream).take(free) {
@@ -50,7 +50,7 @@ impl Turns {
 
     /// Records that `stream` writes `bytes`. `served` is the end of its previous request; returns the end of
     /// this one.
-    pub fn take(&mut self, stream: StreamId, served: u64, bytes: usize) -> u64 {
+    pub(crate) fn take(&mut self, stream: StreamId, served: u64, bytes: usize) -> u64 {
         let start = self.turn(stream).map_or(served.max(self.clock), |turn| turn.start);
         self.leave(stream);
         self.clock += bytes as u64 / (self.waiting.len() as u64 + 1);
@@ -59,7 +59,7 @@ impl Turns {
 
     /// Records that `stream` wants to write `bytes` (at most a symbol) and there is no room. `served` is the
     /// end of its previous request.
-    pub fn wait(&mut self, stream: StreamId, served: u64, bytes: usize) {
+    pub(crate) fn wait(&mut self, stream: StreamId, served: u64, bytes: usize) {
         if let Some(turn) = self.waiting.iter_mut().find(|turn| turn.stream == stream) {
             turn.woken = None;
             return;
@@ -75,14 +75,14 @@ impl Turns {
     }
 
     /// Removes `stream` from the waiting streams.
-    pub fn leave(&mut self, stream: StreamId) {
+    pub(crate) fn leave(&mut self, stream: StreamId) {
         if let Some(at) = self.waiting.iter().position(|turn| turn.stream == stream) {
             self.waiting.remove(at);
         }
     }
 
     /// Tells the streams whose turn it is that `free` symbols are free, each stream once.
-    pub fn wake(&mut self, now: Time, free: usize, mut tell: impl FnMut(StreamId)) {
+    pub(crate) fn wake(&mut self, now: Time, free: usize, mut tell: impl FnMut(StreamId)) {
         self.waiting.retain(|turn| turn.woken.is_none_or(|at| now < at + PATIENCE));
         for turn in self.waiting.iter_mut().take(free).filter(|turn| turn.woken.is_none()) {
             turn.woken = Some(now);
@@ -91,7 +91,7 @@ impl Turns {
     }
 
     /// Whether a stream is waiting.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 }

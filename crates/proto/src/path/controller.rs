@@ -25,21 +25,21 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// A controller whose pace the floor of sanity limits, or only watches.
-    pub fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
+    pub(crate) fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
         Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits) }
     }
 
-    pub fn on_handshake(&mut self, rtt: Duration) {
+    pub(crate) fn on_handshake(&mut self, rtt: Duration) {
         self.changing().on_handshake(rtt);
     }
 
-    pub fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64) {
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64) {
         if self.inner.on_sent(now, bytes, in_flight) {
             self.budget.set(None);
         }
     }
 
-    pub fn on_ack(&mut self, ack: &AckSample) {
+    pub(crate) fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
         self.floor.wait(self.inner.is_testing(), ack.next);
         if let Some(tested) = self.inner.poll_tested() {
@@ -47,36 +47,36 @@ impl Controller {
         }
     }
 
-    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
+    pub(crate) fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
         self.floor.on_fate(number, bytes, lost, app_limited);
         self.changing().on_fate(number, lost);
     }
 
-    pub fn on_loss(&mut self, loss: &LossSample) {
+    pub(crate) fn on_loss(&mut self, loss: &LossSample) {
         self.changing().on_loss(loss);
     }
 
-    pub fn on_ecn(&mut self, now: Time, sent: Time) {
+    pub(crate) fn on_ecn(&mut self, now: Time, sent: Time) {
         self.changing().on_ecn(now, sent);
     }
 
-    pub fn on_mtu_fell(&mut self) {
+    pub(crate) fn on_mtu_fell(&mut self) {
         self.changing().on_mtu_fell();
     }
 
-    pub fn on_train(&mut self, train: &TrainSample) {
+    pub(crate) fn on_train(&mut self, train: &TrainSample) {
         self.changing().on_train(train);
     }
 
     /// What the controller allows, with a pace that keeps the floor of sanity.
-    pub fn budget(&self) -> Budget {
+    pub(crate) fn budget(&self) -> Budget {
         let budget = self.believed();
         Budget { pacing: self.floor.pace().map_or(budget.pacing, |pace| budget.pacing.min(pace)), ..budget }
     }
 
     /// The trains of the controller. Under a limited pace they are slower by as much as the pace is, and a
     /// test has none, because a train could exceed what it tests.
-    pub fn train(&self) -> Option<TrainPace> {
+    pub(crate) fn train(&self) -> Option<TrainPace> {
         let train = self.inner.train().filter(|_| !self.floor.is_testing())?;
         let (believed, limited) = (self.believed().pacing.max(1), self.budget().pacing);
         let rate = u128::from(train.rate) * u128::from(limited) / u128::from(believed);
@@ -84,12 +84,12 @@ impl Controller {
     }
 
     /// The floor of sanity.
-    pub fn floor(&mut self) -> &mut Floor {
+    pub(crate) fn floor(&mut self) -> &mut Floor {
         &mut self.floor
     }
 
     /// The floor of sanity, to look at.
-    pub fn seen(&self) -> &Floor {
+    pub(crate) fn seen(&self) -> &Floor {
         &self.floor
     }
 
@@ -100,16 +100,16 @@ impl Controller {
         budget
     }
 
-    pub fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         self.inner.is_congested()
     }
 
-    pub fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         self.inner.state()
     }
 
     /// The state, if it is another one than at the last call.
-    pub fn new_state(&mut self) -> Option<&'static str> {
+    pub(crate) fn new_state(&mut self) -> Option<&'static str> {
         let state = self.state();
         (core::mem::replace(&mut self.told, state) != state).then_some(state)
     }

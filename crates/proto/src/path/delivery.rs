@@ -69,7 +69,7 @@ pub struct Dispersion {
 
 /// The running sums of one path.
 #[derive(Clone, Debug, Default)]
-pub struct DeliveryRate {
+pub(crate) struct DeliveryRate {
     now: Mark,
     newest: Option<u64>,
     /// Nothing was in flight, so the next packet starts a new span, whatever was acknowledged before.

@@ -22,7 +22,7 @@ pub(crate) struct EcnTally {
 
 impl EcnTally {
     /// Counts one received packet.
-    pub fn count(&mut self, mark: Option<Ecn>) {
+    pub(crate) fn count(&mut self, mark: Option<Ecn>) {
         match mark {
             Some(Ecn::Ect0) => self.ect0 += 1,
             Some(Ecn::Ect1) => self.ect1 += 1,
@@ -32,7 +32,7 @@ impl EcnTally {
     }
 
     /// Whether any marked packet came. Without one, the counts need not be reported.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.ect0 + self.ect1 + self.ce > 0
     }
 }

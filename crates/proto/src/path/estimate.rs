@@ -39,7 +39,7 @@ const REVIEW: u64 = 16;
 
 /// Packets of a block over which the deviation is measured. Chosen: the order of the blocks that block codes
 /// use (32 to 256 packets), and 0.03 s at 25 Mbit/s.
-pub const DEVIATION_BLOCK: u32 = 64;
+pub(crate) const DEVIATION_BLOCK: u32 = 64;
 /// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. Weights of 1/32 are
 /// worth 63 independent blocks, so the deviation is accurate to 9 % (one sigma, `1/sqrt(2 * 62)`).
 const DEVIATION_BLOCKS: f64 = 32.0;
@@ -55,11 +55,11 @@ pub struct LossEstimate {
     /// weighted over 32 such blocks. It shows how far the loss of one block differs from `rate`. For blocks
     /// of n packets it is `sqrt(64 / n)` times as large, as long as n is larger than a burst. Before two
     /// blocks have passed, it is the value that `rate` and `burst` predict.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
     /// Mean length of a run of lost packets; 1 without any loss.
     pub burst: f64,
     /// Number of packets behind the estimate (at most 512, 4,096 where losses come in bursts).
-    pub weight: f64,
+    pub(crate) weight: f64,
 }
 
 impl LossEstimate {
@@ -112,7 +112,7 @@ struct Blocks {
 
 /// State of the estimator.
 #[derive(Clone, Debug, Default)]
-pub struct LossEstimator {
+pub(crate) struct LossEstimator {
     memory: Counts,
     blocks: Blocks,
     /// The tests for a change to more losses, and to fewer.
@@ -192,7 +192,7 @@ impl Change {
 
 impl LossEstimator {
     /// Takes the fate of the next packet in sending order.
-    pub fn on_fate(&mut self, lost: bool) {
+    pub(crate) fn on_fate(&mut self, lost: bool) {
         self.estimate.set(None);
         if self.total.is_multiple_of(REVIEW) {
             let begins = self.memory.begins();
@@ -220,19 +220,19 @@ impl LossEstimator {
     }
 
     /// A packet that was declared lost arrived after all.
-    pub fn on_spurious(&mut self) {
+    pub(crate) fn on_spurious(&mut self) {
         self.estimate.set(None);
         self.memory.lost = (self.memory.lost - 1.0).max(0.0);
         self.total_lost = self.total_lost.saturating_sub(1);
     }
 
     /// Fraction of all packets that were lost, for reports.
-    pub fn overall(&self) -> f64 {
+    pub(crate) fn overall(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.total_lost as f64 / self.total as f64 }
     }
 
     /// The current estimate.
-    pub fn estimate(&self) -> LossEstimate {
+    pub(crate) fn estimate(&self) -> LossEstimate {
         let estimate = self.estimate.get().unwrap_or_else(|| self.compute());
         self.estimate.set(Some(estimate));
         estimate

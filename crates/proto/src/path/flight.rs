@@ -72,7 +72,7 @@ impl<T> Sent<T> {
     }
 
     /// UDP payload of the packet in bytes.
-    pub fn payload_len(&self) -> u16 {
+    pub(crate) fn payload_len(&self) -> u16 {
         (self.bytes as usize).saturating_sub(IP_UDP_HEADER) as u16
     }
 }
@@ -101,33 +101,33 @@ impl<T> Default for Flight<T> {
 
 impl<T: Copy> Flight<T> {
     /// Number of the next packet.
-    pub fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
     }
 
     /// The oldest number in the queue.
-    pub fn first_number(&self) -> u64 {
+    pub(crate) fn first_number(&self) -> u64 {
         self.first
     }
 
     /// Bytes in flight.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Whether any packet that elicits an acknowledgement is open.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.open == 0
     }
 
     /// Whether the queue is full. The peer must acknowledge something before another packet can be
     /// remembered.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.packets.len() >= MAX_FLIGHT || self.silent >= MAX_SILENT
     }
 
     /// Takes the next packet, whose number is [`Self::next_number`].
-    pub fn push(&mut self, sent: Sent<T>) {
+    pub(crate) fn push(&mut self, sent: Sent<T>) {
         if sent.elicits && sent.fate == Fate::Open {
             self.bytes += u64::from(sent.bytes);
             self.open += 1;
@@ -138,13 +138,13 @@ impl<T: Copy> Flight<T> {
     }
 
     /// The packet of this number, if it is still in the queue.
-    pub fn get(&self, number: u64) -> Option<&Sent<T>> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get(index)
     }
 
     /// Sets the fate of a packet and returns its previous state.
-    pub fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent<T>> {
+    pub(crate) fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let packet = self.packets.get_mut(index)?;
         let before = *packet;
@@ -161,7 +161,7 @@ impl<T: Copy> Flight<T> {
     }
 
     /// Removes settled packets from the front: acknowledged ones, and those lost before `lost_before`.
-    pub fn forget(&mut self, lost_before: Time) {
+    pub(crate) fn forget(&mut self, lost_before: Time) {
         while let Some(front) = self.packets.front() {
             let settled = match front.fate {
                 Fate::Open => !front.elicits && front.at < lost_before,
@@ -181,7 +181,7 @@ impl<T: Copy> Flight<T> {
     /// The highest unacknowledged number in the queue that is at most `number`. Each search shortens the way
     /// for later searches (path halving, Tarjan and van Leeuwen 1984, for disjoint sets). A search takes some
     /// log n steps on average, whatever the peer acknowledges.
-    pub fn newest_unacknowledged(&mut self, number: u64) -> Option<u64> {
+    pub(crate) fn newest_unacknowledged(&mut self, number: u64) -> Option<u64> {
         let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         loop {
             let skip = *self.skips.get(index)?;
@@ -196,7 +196,7 @@ impl<T: Copy> Flight<T> {
     }
 
     /// Packets from `number` on, with their numbers.
-    pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent<T>)> {
+    pub(crate) fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent<T>)> {
         let skip = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
         (self.first.max(number)..).zip(self.packets.iter().skip(skip))
     }

@@ -51,31 +51,31 @@ pub(crate) struct OurIds {
 
 impl OurIds {
     /// A table with the id of the handshake, `first`, which has sequence number 0.
-    pub fn new(first: ConnectionId) -> Self {
+    pub(crate) fn new(first: ConnectionId) -> Self {
         let first = OurId { sequence: 0, id: first, told: Told::Yes, expires: None };
         Self { ids: VecDeque::from([first]), in_use: 0, next: 1, gone: Vec::new() }
     }
 
     /// All ids that lead to this connection.
-    pub fn iter(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.ids.iter().map(|known| known.id).chain(self.gone.iter().copied())
     }
 
     /// Whether the peer should get another id.
-    pub fn wants_more(&self) -> bool {
+    pub(crate) fn wants_more(&self) -> bool {
         let spare = self.ids.iter().filter(|known| known.sequence > self.in_use).count();
         spare < SPARE_IDS && self.ids.len() < MAX_IDS
     }
 
     /// Adds an id that no other connection has.
-    pub fn push(&mut self, id: ConnectionId) {
+    pub(crate) fn push(&mut self, id: ConnectionId) {
         self.ids.push_back(OurId { sequence: self.next, id, told: Told::Not, expires: None });
         self.next += 1;
     }
 
     /// An authentic packet came for `id`. If it is the first packet to a higher id, older ids expire at
     /// `expires`. Returns whether it is.
-    pub fn on_used(&mut self, id: ConnectionId, expires: Time) -> bool {
+    pub(crate) fn on_used(&mut self, id: ConnectionId, expires: Time) -> bool {
         let Some(sequence) = self.ids.iter().find(|known| known.id == id).map(|known| known.sequence) else {
             return false;
         };
@@ -93,7 +93,7 @@ impl OurIds {
     }
 
     /// Removes expired ids.
-    pub fn forget(&mut self, now: Time) {
+    pub(crate) fn forget(&mut self, now: Time) {
         while let Some(front) = self.ids.front().filter(|known| known.expires.is_some_and(|at| at <= now)) {
             self.gone.push(front.id);
             self.ids.pop_front();
@@ -101,18 +101,18 @@ impl OurIds {
     }
 
     /// Returns an id that no longer leads to this connection.
-    pub fn poll_gone(&mut self) -> Option<ConnectionId> {
+    pub(crate) fn poll_gone(&mut self) -> Option<ConnectionId> {
         self.gone.pop()
     }
 
     /// Whether there is an id that the peer must be told.
-    pub fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.ids.iter().any(|known| known.told == Told::Not)
     }
 
     /// Writes NEW_CID frames into packet `number` for the ids that the peer must be told, as far as there is
     /// room. Returns whether it wrote any.
-    pub fn write(&mut self, number: u64, w: &mut Writer<'_>) -> bool {
+    pub(crate) fn write(&mut self, number: u64, w: &mut Writer<'_>) -> bool {
         let mut any = false;
         for known in self.ids.iter_mut().filter(|known| known.told == Told::Not) {
             let frame = Frame::NewCid { sequence: known.sequence, retire: self.in_use, path: 0, id: known.id };
@@ -126,7 +126,7 @@ impl OurIds {
     }
 
     /// Packet `number` arrived or was lost.
-    pub fn on_fate(&mut self, number: u64, arrived: bool) {
+    pub(crate) fn on_fate(&mut self, number: u64, arrived: bool) {
         for known in self.ids.iter_mut().filter(|known| known.told == Told::In(number)) {
             known.told = if arrived { Told::Yes } else { Told::Not };
         }
@@ -147,17 +147,17 @@ pub(crate) struct PeerIds {
 
 impl PeerIds {
     /// A table with the id of the handshake, `first`, which has sequence number 0.
-    pub fn new(first: ConnectionId) -> Self {
+    pub(crate) fn new(first: ConnectionId) -> Self {
         Self { current: (0, first), spare: Vec::new() }
     }
 
     /// The id to which packets are addressed.
-    pub fn current(&self) -> ConnectionId {
+    pub(crate) fn current(&self) -> ConnectionId {
         self.current.1
     }
 
     /// Takes a NEW_CID of the peer.
-    pub fn on_new(&mut self, sequence: u64, retire: u64, path: u32, id: ConnectionId) -> Result<(), BadId> {
+    pub(crate) fn on_new(&mut self, sequence: u64, retire: u64, path: u32, id: ConnectionId) -> Result<(), BadId> {
         if path != 0 {
             return Err(BadId);
         }
@@ -180,7 +180,7 @@ impl PeerIds {
     }
 
     /// Changes to the next id. The old id is never used again. Returns whether there was a next one.
-    pub fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         if self.spare.is_empty() {
             return false;
         }

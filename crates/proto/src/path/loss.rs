@@ -38,14 +38,14 @@ pub(crate) struct LossDetector {
 
 impl LossDetector {
     /// Packet `number`, sent at `sent`, was acknowledged for the first time, at `now`.
-    pub fn on_acked(&mut self, number: u64, sent: Time, now: Time) {
+    pub(crate) fn on_acked(&mut self, number: u64, sent: Time, now: Time) {
         if self.newest.is_none_or(|(newest, ..)| number > newest) {
             self.newest = Some((number, sent, now.since(sent)));
         }
     }
 
     /// A packet that was declared lost, sent at `sent`, was acknowledged.
-    pub fn on_spurious(&mut self, sent: Time, now: Time, smoothed: Duration) {
+    pub(crate) fn on_spurious(&mut self, sent: Time, now: Time, smoothed: Duration) {
         self.reordering = true;
         let Some((_, _, rtt)) = self.newest else { return };
         let late = now.since(sent).saturating_sub(rtt);
@@ -54,17 +54,17 @@ impl LossDetector {
     }
 
     /// Highest number acknowledged so far.
-    pub fn newest(&self) -> Option<u64> {
+    pub(crate) fn newest(&self) -> Option<u64> {
         self.newest.map(|(number, ..)| number)
     }
 
     /// Send time of that packet.
-    pub fn newest_left(&self) -> Option<Time> {
+    pub(crate) fn newest_left(&self) -> Option<Time> {
         self.newest.map(|(_, left, _)| left)
     }
 
     /// Time at which [`Self::detect`] must be called again.
-    pub fn deadline(&self) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
@@ -74,7 +74,13 @@ impl LossDetector {
     /// Of two packets the older one is lost first. The search therefore ends at the first packet that is not
     /// lost and resumes there the next time. Its cost depends on the packets settled since, not on the
     /// packets in flight.
-    pub fn detect<T: Copy>(&mut self, flight: &mut Flight<T>, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
+    pub(crate) fn detect<T: Copy>(
+        &mut self,
+        flight: &mut Flight<T>,
+        now: Time,
+        min_rtt: Duration,
+        lost: &mut Vec<u64>,
+    ) {
         self.deadline = None;
         let Some((newest, newest_left, rtt)) = self.newest else { return };
         if self.learnt > Duration::ZERO && now.since(self.learnt_at) > min_rtt * WINDOW_LIFE {

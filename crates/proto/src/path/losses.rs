@@ -33,7 +33,7 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// A packet that was sent at `sent` and declared lost arrived after all.
-    pub fn on_spurious(&mut self, cause: Cause, sent: Time, now: Time, rtt: Duration) {
+    pub(crate) fn on_spurious(&mut self, cause: Cause, sent: Time, now: Time, rtt: Duration) {
         self.detector.on_spurious(sent, now, rtt);
         if cause == Cause::Medium {
             self.estimator.on_spurious();

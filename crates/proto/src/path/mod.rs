@@ -29,10 +29,12 @@ mod validation;
 
 pub use control::{AckSample, Budget, LossSample, RateController, Tested, Totals, TrainPace, TrainSample};
 pub(crate) use controller::Controller;
-pub use delivery::{DeliveryRate, Dispersion, RateSample};
+pub(crate) use delivery::DeliveryRate;
+pub use delivery::{Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
-pub use estimate::{DEVIATION_BLOCK, LossEstimate, LossEstimator, correlation};
+pub(crate) use estimate::{DEVIATION_BLOCK, LossEstimator};
+pub use estimate::{LossEstimate, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Sent};
@@ -45,7 +47,7 @@ pub(crate) use losses::Cause;
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
-pub use rtt::Rtt;
+pub(crate) use rtt::Rtt;
 pub use runs::LossRuns;
 pub(crate) use silence::STEADY_PROBES;
 pub(crate) use state::Path;

@@ -81,7 +81,7 @@ pub(crate) struct MtuProber {
 
 impl MtuProber {
     /// Starts at `base` bytes of UDP payload, at most [`BASE`]. The size never exceeds `limit`.
-    pub fn new(base: u16, limit: u16, enabled: bool) -> Self {
+    pub(crate) fn new(base: u16, limit: u16, enabled: bool) -> Self {
         let limit = limit.max(base);
         Self {
             base,
@@ -100,24 +100,24 @@ impl MtuProber {
 
     /// Restarts at the base, because the path is new or its MTU fell. The first probe is sent after
     /// `after`.
-    pub fn restart(&mut self, now: Time, after: Duration) {
+    pub(crate) fn restart(&mut self, now: Time, after: Duration) {
         *self = Self { next: now + after, since: now, ..Self::new(self.base, self.limit, self.enabled) };
     }
 
     /// Whether packets are longer than the minimum that every path carries.
-    pub fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.current > self.base
     }
 
     /// Whether a packet of `size` bytes, sent at `left`, was lost because the path MTU had fallen.
-    pub fn was_too_long(&self, left: Time, size: u16) -> bool {
+    pub(crate) fn was_too_long(&self, left: Time, size: u16) -> bool {
         left <= self.since && size > self.base
     }
 
     /// Takes the fate of a packet of `size` bytes, sent at `left`, that was not a probe, in the order of
     /// sending. `loss` is the path's estimated loss rate before. Returns whether the path MTU fell; the size
     /// is then 1,200 bytes again.
-    pub fn on_fate(&mut self, now: Time, left: Time, size: u16, lost: bool, loss: f64) -> bool {
+    pub(crate) fn on_fate(&mut self, now: Time, left: Time, size: u16, lost: bool, loss: f64) -> bool {
         if left <= self.since || !self.is_raised() {
             return false;
         }
@@ -147,7 +147,7 @@ impl MtuProber {
 
     /// The system refused a datagram of `size` bytes as too long. Returns whether that was not a probe; the
     /// size is then 1,200 bytes again.
-    pub fn on_refused(&mut self, now: Time, size: u16) -> bool {
+    pub(crate) fn on_refused(&mut self, now: Time, size: u16) -> bool {
         let narrower = size <= self.current;
         if narrower {
             self.restart(now, Duration::ZERO);
@@ -160,18 +160,18 @@ impl MtuProber {
     }
 
     /// UDP payload that may be sent now.
-    pub fn current(&self) -> u16 {
+    pub(crate) fn current(&self) -> u16 {
         self.current
     }
 
     /// The peer accepts at most `peer` bytes.
-    pub fn limit_to(&mut self, peer: u16) {
+    pub(crate) fn limit_to(&mut self, peer: u16) {
         self.limit = self.limit.min(peer.max(self.base));
         self.too_large = self.too_large.min(self.limit + 1);
     }
 
     /// Size of a probe that should be sent now.
-    pub fn poll(&self, now: Time) -> Option<u16> {
+    pub(crate) fn poll(&self, now: Time) -> Option<u16> {
         if !self.enabled || self.probing || now < self.next {
             return None;
         }
@@ -189,26 +189,26 @@ impl MtuProber {
     }
 
     /// A probe was sent.
-    pub fn on_probe_sent(&mut self) {
+    pub(crate) fn on_probe_sent(&mut self) {
         self.probing = true;
         self.ended = None;
     }
 
     /// Something waits that does not fit the path. A search that ended below may have lost its probes by
     /// chance, so the next one does not wait for the timer.
-    pub fn search_soon(&mut self) {
+    pub(crate) fn search_soon(&mut self) {
         if let Some(ended) = self.ended {
             self.next = self.next.min(ended + SEARCH_AFTER);
         }
     }
 
     /// Time of the next probe, if there is one to send.
-    pub fn next_probe(&self) -> Option<Time> {
+    pub(crate) fn next_probe(&self) -> Option<Time> {
         self.poll(self.next).map(|_| self.next)
     }
 
     /// A probe of `size`, sent at `left`, arrived.
-    pub fn on_acked(&mut self, left: Time, size: u16, now: Time) {
+    pub(crate) fn on_acked(&mut self, left: Time, size: u16, now: Time) {
         if left <= self.since {
             return;
         }
@@ -219,7 +219,7 @@ impl MtuProber {
     }
 
     /// A probe of `size`, sent at `left`, was lost.
-    pub fn on_lost(&mut self, left: Time, size: u16, now: Time, rtt: Duration) {
+    pub(crate) fn on_lost(&mut self, left: Time, size: u16, now: Time, rtt: Duration) {
         if left <= self.since {
             return;
         }

@@ -94,7 +94,7 @@ impl OneWay {
     /// arrived at `arrival` on the peer's clock, in units of the wire, and the peer waited for
     /// `peer_delay` from then on. Packets come in the order of sending. Returns the packet's one-way delay
     /// above a constant.
-    pub fn on_sample(&mut self, now: Time, sent: Time, arrival: u32, peer_delay: Duration) -> Duration {
+    pub(super) fn on_sample(&mut self, now: Time, sent: Time, arrival: u32, peer_delay: Duration) -> Duration {
         let whole = now.since(sent);
         // A peer cannot have waited for longer than the round trip took.
         let round = nanos(whole.saturating_sub(peer_delay));

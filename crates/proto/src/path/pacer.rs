@@ -31,17 +31,17 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Whether a packet may be sent now.
-    pub fn is_open(&self, now: Time) -> bool {
+    pub(crate) fn is_open(&self, now: Time) -> bool {
         self.due <= now
     }
 
     /// Time at which the next packet may be sent.
-    pub fn due(&self) -> Time {
+    pub(crate) fn due(&self) -> Time {
         self.due
     }
 
     /// A packet of `bytes` (with IP and UDP headers) was sent at `now`. `rate` is in bytes per second.
-    pub fn on_sent(&mut self, now: Time, bytes: usize, rate: u64, train: Option<TrainPace>) {
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: usize, rate: u64, train: Option<TrainPace>) {
         let bytes = if self.is_open(now) { bytes } else { bytes.min(MOST_EARLY - self.early) };
         self.early = if self.is_open(now) { 0 } else { self.early + bytes };
         let due = self.due.max(now - CATCH_UP);
@@ -60,12 +60,12 @@ impl Pacer {
     /// Whether the next packet begins a train: the one before is complete, or the sender had too little to
     /// send for it. A train that began late ends [`CATCH_UP`] later, so that trains in which nothing leaves
     /// do not follow each other at once.
-    pub fn is_between_trains(&self, now: Time) -> bool {
+    pub(crate) fn is_between_trains(&self, now: Time) -> bool {
         self.left == 0 || self.end + CATCH_UP * 2 < now
     }
 
     /// Begins a train with the packet that is sent next.
-    pub fn begin_train(&mut self, now: Time, packets: u16) {
+    pub(crate) fn begin_train(&mut self, now: Time, packets: u16) {
         (self.left, self.end) = (packets, self.due.max(now - CATCH_UP));
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct ReceivedPackets {
 
 impl ReceivedPackets {
     /// Takes an authentic packet. Returns whether it left a gap or filled one.
-    pub fn insert(&mut self, number: u64, at: Time, mark: Option<Ecn>) -> bool {
+    pub(crate) fn insert(&mut self, number: u64, at: Time, mark: Option<Ecn>) -> bool {
         self.ecn.count(mark);
         let in_order = self.ranges.first().is_none_or(|newest| newest.end() + 1 == number);
         match self.ranges.first().and_then(|newest| newest.end().checked_sub(number)) {
@@ -87,28 +87,28 @@ impl ReceivedPackets {
     }
 
     /// Ranges, newest first.
-    pub fn ranges(&self) -> &[RangeInclusive<u64>] {
+    pub(crate) fn ranges(&self) -> &[RangeInclusive<u64>] {
         &self.ranges
     }
 
     /// Time since the newest packet came.
-    pub fn delay(&self, now: Time) -> Duration {
+    pub(crate) fn delay(&self, now: Time) -> Duration {
         now.since(self.newest_at)
     }
 
     /// When the packet with the highest number came.
-    pub fn newest_at(&self) -> Time {
+    pub(crate) fn newest_at(&self) -> Time {
         self.newest_at
     }
 
     /// Packets that came after one with a higher number, and the greatest distance between the two. The
     /// caller of [`Self::insert`] must report no packet twice.
-    pub fn reordering(&self) -> (u64, u64) {
+    pub(crate) fn reordering(&self) -> (u64, u64) {
         (self.reordered, self.depth)
     }
 
     /// ECN counts of all received packets.
-    pub fn ecn(&self) -> EcnTally {
+    pub(crate) fn ecn(&self) -> EcnTally {
         self.ecn
     }
 }
@@ -131,13 +131,13 @@ impl FeedbackClock {
     /// With `repeats` the last FEEDBACK of a busy time is repeated once, [`MAX_DELAY`] later. This is for an
     /// end whose address may change without its notice: the peer then hears from the new address even if
     /// nothing reaches it any more.
-    pub fn new(repeats: bool) -> Self {
+    pub(crate) fn new(repeats: bool) -> Self {
         Self { repeats, ..Self::default() }
     }
 
     /// A packet that elicits an acknowledgement came. `urgent` says that it opened or closed a gap or decoded
     /// something.
-    pub fn on_eliciting(&mut self, now: Time, urgent: bool) {
+    pub(crate) fn on_eliciting(&mut self, now: Time, urgent: bool) {
         if self.eliciting == 0 {
             self.oldest = now;
         }
@@ -146,25 +146,25 @@ impl FeedbackClock {
     }
 
     /// A packet left a gap or filled one.
-    pub fn on_gap(&mut self) {
+    pub(crate) fn on_gap(&mut self) {
         self.gaps += 1;
     }
 
     /// Requests FEEDBACK as soon as the spacing allows, whatever arrived (for new credit).
-    pub fn request(&mut self, now: Time) {
+    pub(crate) fn request(&mut self, now: Time) {
         self.on_eliciting(now, true);
         self.eliciting = self.eliciting.max(PACKETS_PER_FEEDBACK);
     }
 
     /// A FEEDBACK was sent.
-    pub fn on_sent(&mut self, now: Time) {
+    pub(crate) fn on_sent(&mut self, now: Time) {
         let busy = self.eliciting > 0 && now.since(self.last) < MAX_DELAY;
         let repeat = (self.repeats && busy).then(|| now + MAX_DELAY);
         *self = Self { last: now, repeat, repeats: self.repeats, ..Self::default() };
     }
 
     /// Time at which the next FEEDBACK is due, if one is needed.
-    pub fn due(&self, rtt: Duration) -> Option<Time> {
+    pub(crate) fn due(&self, rtt: Duration) -> Option<Time> {
         if self.eliciting == 0 {
             return self.repeat;
         }

@@ -23,7 +23,7 @@ const PERSISTENT_TIMEOUTS: u32 = 3;
 
 /// Round-trip time estimate of one path.
 #[derive(Clone, Debug)]
-pub struct Rtt {
+pub(crate) struct Rtt {
     latest: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
@@ -57,7 +57,7 @@ impl Default for Rtt {
 
 impl Rtt {
     /// Takes one sample: `now - sent`, and the peer's own delay before its acknowledgement.
-    pub fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
+    pub(crate) fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
         // The peer's own delay is not part of the path. A peer that overstates it harms only itself, so it is
         // trusted up to the limit.
         let sample = sample.max(Duration::from_micros(1));
@@ -92,33 +92,28 @@ impl Rtt {
     }
 
     /// Smoothed round-trip time, or the initial value.
-    pub fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL)
     }
 
     /// The latest sample, less the peer's delay.
-    pub fn latest(&self) -> Duration {
+    pub(crate) fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// Mean deviation (RFC 9002 `rttvar`).
-    pub fn variation(&self) -> Duration {
-        self.variation
-    }
-
     /// Minimum sample of the last ten seconds. Before the first sample, the smoothed value.
-    pub fn min(&self) -> Duration {
+    pub(crate) fn min(&self) -> Duration {
         if self.min == Duration::MAX { self.smoothed() } else { self.min }
     }
 
     /// Minimum RTT, or zero before the first sample. Use it where too early is better than too late. The
     /// smoothed RTT of an end that sends little may be out of date.
-    pub fn least_or_zero(&self) -> Duration {
+    pub(crate) fn least_or_zero(&self) -> Duration {
         self.smoothed.map_or(Duration::ZERO, |smoothed| smoothed.min(self.min))
     }
 
     /// The minimum of all samples ever, and their mean, for reports.
-    pub fn lowest_and_mean(&self) -> (Duration, Duration) {
+    pub(crate) fn lowest_and_mean(&self) -> (Duration, Duration) {
         if self.samples == 0 {
             return (Duration::ZERO, Duration::ZERO);
         }
@@ -126,18 +121,18 @@ impl Rtt {
     }
 
     /// Number of samples so far.
-    pub fn samples(&self) -> u32 {
+    pub(crate) fn samples(&self) -> u32 {
         self.samples
     }
 
     /// The time of the first RTT sample, and how long losses must last to be persistent congestion (RFC 9002
     /// section 7.6.1).
-    pub fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
+    pub(crate) fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
         self.known_since.map(|since| (since, self.probe_timeout(peer_delay) * PERSISTENT_TIMEOUTS))
     }
 
     /// Probe timeout: how long to wait for an acknowledgement before a probe (RFC 9002 section 6.2.1).
-    pub fn probe_timeout(&self, peer_delay: Duration) -> Duration {
+    pub(crate) fn probe_timeout(&self, peer_delay: Duration) -> Duration {
         self.smoothed() + (self.variation * 4).max(GRANULARITY) + peer_delay
     }
 }
@@ -154,7 +149,7 @@ mod tests {
     fn first_sample_sets_all() {
         let mut rtt = Rtt::default();
         rtt.on_sample(Time::from_millis(60), ms(60), Duration::ZERO);
-        assert_eq!((rtt.smoothed(), rtt.variation(), rtt.min()), (ms(60), ms(30), ms(60)));
+        assert_eq!((rtt.smoothed(), rtt.variation, rtt.min()), (ms(60), ms(30), ms(60)));
     }
 
     #[test]

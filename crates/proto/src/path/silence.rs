@@ -31,7 +31,7 @@ pub(crate) struct Silence {
 
 impl Silence {
     /// The state before anything is sent.
-    pub fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Self {
             last_eliciting: now,
             waiting_since: now,
@@ -44,13 +44,13 @@ impl Silence {
     }
 
     /// The peer acknowledged something.
-    pub fn on_answer(&mut self, now: Time) {
+    pub(crate) fn on_answer(&mut self, now: Time) {
         (self.probes, self.probe_owed, self.ping_owed) = (0, false, false);
         self.waiting_since = now;
     }
 
     /// Whether the peer has been silent for so long that only probes are sent.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.probes > 0 && self.last_probe.since(self.probing_since) >= STEADY_PROBES
     }
 }

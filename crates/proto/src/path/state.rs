@@ -55,7 +55,13 @@ pub(crate) struct Path<T> {
 
 impl<T: Copy> Path<T> {
     /// A path to `remote` on which nothing was sent yet.
-    pub fn new(remote: SocketAddr, now: Time, mtu: MtuProber, rate: Controller, feedback: FeedbackClock) -> Self {
+    pub(crate) fn new(
+        remote: SocketAddr,
+        now: Time,
+        mtu: MtuProber,
+        rate: Controller,
+        feedback: FeedbackClock,
+    ) -> Self {
         Self {
             remote,
             local: None,
@@ -77,18 +83,18 @@ impl<T: Copy> Path<T> {
 
     /// Whether the window has room for a datagram of `len` bytes. One packet is always allowed, because the
     /// minimum window may be smaller than a large packet.
-    pub fn has_room(&self, len: usize) -> bool {
+    pub(crate) fn has_room(&self, len: usize) -> bool {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
     /// Full packets for which the window has room.
-    pub fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
         room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
     }
 
     /// A packet is sent. Its number is the flight's next number.
-    pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
         let alone = self.flight.is_empty();
         let app_limited = !self.usage.is_saturated() || self.rate.seen().is_testing();
         let mark = self.delivery.on_sent(now, bytes, alone);
@@ -104,7 +110,7 @@ impl<T: Copy> Path<T> {
     }
 
     /// Takes the peer's report of a train. Returns false if it names a packet that was never sent.
-    pub fn on_train_report(&mut self, now: Time, report: &TrainReport) -> bool {
+    pub(crate) fn on_train_report(&mut self, now: Time, report: &TrainReport) -> bool {
         let number = report.first + u64::from(report.distance);
         if number >= self.flight.next_number() {
             return false;
@@ -121,7 +127,7 @@ impl<T: Copy> Path<T> {
     }
 
     /// Skips a packet number now and then, to expose a peer that acknowledges packets it never received.
-    pub fn skip_number(&mut self, now: Time) {
+    pub(crate) fn skip_number(&mut self, now: Time) {
         if now < self.skip_at {
             return;
         }
@@ -142,7 +148,11 @@ impl<T: Copy> Path<T> {
 
     /// Appends to `acked` the numbers in these ranges, newest first, that were not acknowledged before.
     /// Returns false if a number was never sent.
-    pub fn newly_acked(&mut self, received: impl Iterator<Item = RangeInclusive<u64>>, acked: &mut Vec<u64>) -> bool {
+    pub(crate) fn newly_acked(
+        &mut self,
+        received: impl Iterator<Item = RangeInclusive<u64>>,
+        acked: &mut Vec<u64>,
+    ) -> bool {
         let first = self.flight.first_number();
         acked.clear();
         for range in received {
@@ -167,7 +177,7 @@ impl<T: Copy> Path<T> {
     /// Measures RTT, one-way delay and delivery rate from the newest packet of a FEEDBACK, if no newer one
     /// was acknowledged before. The peer reports how long it kept the FEEDBACK back, and when the packet
     /// arrived on its clock.
-    pub fn measure(
+    pub(crate) fn measure(
         &mut self,
         now: Time,
         newest: u64,
@@ -189,7 +199,7 @@ impl<T: Copy> Path<T> {
     }
 
     /// Reports known fates to the estimator, the rate controller and the MTU search, in the order of sending.
-    pub fn tell_fates(&mut self, now: Time) {
+    pub(crate) fn tell_fates(&mut self, now: Time) {
         // What the bottleneck drops is congestion, so no redundancy answers it and no report calls it loss.
         let congested = self.rate.is_congested();
         let loss = self.losses.estimator.estimate().rate;
@@ -229,20 +239,20 @@ impl<T: Copy> Path<T> {
 
     /// Whether an acknowledgement at `now` ends a silence of the length of persistent congestion (RFC 9002
     /// section 7.6).
-    pub fn was_dead(&self, now: Time) -> bool {
+    pub(crate) fn was_dead(&self, now: Time) -> bool {
         let span = self.rtt.persistent_span(MAX_FEEDBACK_DELAY);
         self.silence.probes > 0 && span.is_some_and(|(_, span)| now.since(self.silence.waiting_since) >= span)
     }
 
     /// Removes packets whose fate is known, or that asked for no acknowledgement, once a late acknowledgement
     /// would have no use.
-    pub fn forget_packets(&mut self, now: Time) {
+    pub(crate) fn forget_packets(&mut self, now: Time) {
         self.flight.forget(now - self.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
     /// Discards all measurements, including the packet size. Packet numbers continue, and the received
     /// packets stay known.
-    pub fn renew(&mut self, now: Time, mut rate: Controller) {
+    pub(crate) fn renew(&mut self, now: Time, mut rate: Controller) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();
         self.losses.detector = LossDetector::default();

@@ -48,12 +48,12 @@ pub(crate) struct Departed {
 
 impl Departed {
     /// The next packet, `number`, announces a train.
-    pub fn announce(&mut self, number: u64) {
+    pub(super) fn announce(&mut self, number: u64) {
         self.announced = Some(number);
     }
 
     /// A packet leaves; `sent` includes it.
-    pub fn on_sent(&mut self, number: u64, at: Time, sent: u64) {
+    pub(super) fn on_sent(&mut self, number: u64, at: Time, sent: u64) {
         if self.announced != Some(number) {
             return;
         }
@@ -66,7 +66,7 @@ impl Departed {
 
     /// Measures a train from its report and from the departure of its last packet that came. `None` if the
     /// train was reported before.
-    pub fn measure(&mut self, now: Time, report: &TrainReport, last: Last) -> Option<TrainSample> {
+    pub(super) fn measure(&mut self, now: Time, report: &TrainReport, last: Last) -> Option<TrainSample> {
         let index = self.open.iter().position(|start| start.number == report.first)?;
         // Reports of older trains may still come, reordered; they would say less.
         let start = self.open.drain(..=index).next_back()?;
@@ -112,7 +112,7 @@ pub(crate) struct Arriving {
 
 impl Arriving {
     /// TRAIN came in packet `number`. Returns whether a report is due: of the train before.
-    pub fn on_train(&mut self, at: Time, number: u64, packets: u16) -> bool {
+    pub(crate) fn on_train(&mut self, at: Time, number: u64, packets: u16) -> bool {
         if self.train.is_some_and(|train| train.first >= number) {
             return false;
         }
@@ -122,7 +122,7 @@ impl Arriving {
     }
 
     /// A packet came. Returns whether a report is due.
-    pub fn on_packet(&mut self, at: Time, number: u64) -> bool {
+    pub(crate) fn on_packet(&mut self, at: Time, number: u64) -> bool {
         let Some(train) = &mut self.train else { return false };
         let last = train.first + u64::from(train.packets) - 1;
         if number > train.newest && number <= last {
@@ -145,13 +145,13 @@ impl Arriving {
     }
 
     /// The report to send.
-    pub fn take(&mut self) -> Option<TrainReport> {
+    pub(crate) fn take(&mut self) -> Option<TrainReport> {
         self.report.take()
     }
 
     /// Whether a report waits for the next FEEDBACK.
     #[cfg(test)]
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.report.is_some()
     }
 }

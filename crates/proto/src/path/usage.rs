@@ -25,17 +25,17 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// The state before anything is sent.
-    pub fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Self { idle_since: Some(now), idle_share: 1.0, last_data: now }
     }
 
     /// Whether the path, not the application, is the limit.
-    pub fn is_saturated(&self) -> bool {
+    pub(crate) fn is_saturated(&self) -> bool {
         self.idle_share < SATURATED_IDLE
     }
 
     /// Data is sent; `rtt` is the smoothed round trip.
-    pub fn on_data(&mut self, now: Time, rtt: Duration) {
+    pub(crate) fn on_data(&mut self, now: Time, rtt: Duration) {
         if now == self.last_data && self.idle_since.is_none() {
             // Another packet of the same batch.
             return;

@@ -88,23 +88,23 @@ pub(crate) struct Validation {
 impl Validation {
     /// A table whose tokens are derived from `seed`. A peer that can guess the seed can claim an address of
     /// somebody else.
-    pub fn new(seed: [u8; 32]) -> Self {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
         let tokens = ChaCha20Rng::from_seed(seed);
         Self { candidates: Vec::new(), newest: None, last_challenge: None, owes_home: false, proven: true, tokens }
     }
 
     /// Derives tokens from another seed from now on.
-    pub fn reseed(&mut self, seed: [u8; 32]) {
+    pub(crate) fn reseed(&mut self, seed: [u8; 32]) {
         self.tokens = ChaCha20Rng::from_seed(seed);
     }
 
     /// The address at which the connection began is not proven to be the peer's.
-    pub fn distrust_home(&mut self) {
+    pub(crate) fn distrust_home(&mut self) {
         self.proven = false;
     }
 
     /// Whether there is an address in use.
-    pub fn is_proven(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.proven
     }
 
@@ -116,7 +116,7 @@ impl Validation {
 
     /// An authentic packet of `len` bytes came from `from`. `highest` says that no earlier number was higher.
     /// `home` is the address in use, once one is proven.
-    pub fn on_packet(&mut self, now: Time, from: SocketAddr, home: SocketAddr, len: usize, highest: bool) {
+    pub(crate) fn on_packet(&mut self, now: Time, from: SocketAddr, home: SocketAddr, len: usize, highest: bool) {
         let is_home = self.proven && from == home;
         if highest {
             self.newest = Some(from).filter(|_| !is_home);
@@ -148,14 +148,14 @@ impl Validation {
     }
 
     /// The peer challenged us from an address that is not in use.
-    pub fn on_challenge(&mut self, from: SocketAddr, token: Token) {
+    pub(crate) fn on_challenge(&mut self, from: SocketAddr, token: Token) {
         if let Some(known) = self.candidates.iter_mut().find(|known| known.address == from) {
             known.echo = Some(token);
         }
     }
 
     /// An echo came from `from`. Returns the move, if the connection must move there.
-    pub fn on_response(&mut self, now: Time, from: SocketAddr, token: Token) -> Option<Move> {
+    pub(crate) fn on_response(&mut self, now: Time, from: SocketAddr, token: Token) -> Option<Move> {
         let answered = |known: &Candidate| known.address == from && known.token == token && known.challenges > 0;
         let known = self.candidates.iter().find(|known| answered(known))?;
         let rtt = (known.challenges == 1).then(|| now.since(known.challenged));
@@ -169,7 +169,7 @@ impl Validation {
 
     /// Returns what may be sent to a candidate now, in a packet of at most `len` bytes. [`Self::on_sent`]
     /// must follow.
-    pub fn poll(&mut self, now: Time, len: usize) -> Option<Errand> {
+    pub(crate) fn poll(&mut self, now: Time, len: usize) -> Option<Errand> {
         let due = self.challenge_due().is_some_and(|due| due <= now);
         let turn = self.candidates.iter_mut().filter(|known| known.may_send(len) && (due || known.echo.is_some()));
         let known = turn.min_by_key(|known| known.challenged)?;
@@ -183,24 +183,24 @@ impl Validation {
     }
 
     /// Whether a packet of `len` bytes may be sent to an address that is not in use.
-    pub fn allows(&self, address: SocketAddr, len: usize) -> bool {
+    pub(crate) fn allows(&self, address: SocketAddr, len: usize) -> bool {
         self.candidates.iter().any(|known| known.address == address && known.may_send(len))
     }
 
     /// A packet of `len` bytes was sent to a candidate.
-    pub fn on_sent(&mut self, address: SocketAddr, len: usize) {
+    pub(crate) fn on_sent(&mut self, address: SocketAddr, len: usize) {
         if let Some(known) = self.candidates.iter_mut().find(|known| known.address == address) {
             known.sent += len as u64;
         }
     }
 
     /// Returns the challenge for the address in use, if one must be sent.
-    pub fn take_home(&mut self) -> Option<Token> {
+    pub(crate) fn take_home(&mut self) -> Option<Token> {
         core::mem::take(&mut self.owes_home).then(|| self.token())
     }
 
     /// Whether [`Self::take_home`] would return a challenge.
-    pub fn owes_home(&self) -> bool {
+    pub(crate) fn owes_home(&self) -> bool {
         self.owes_home
     }
 
@@ -212,7 +212,7 @@ impl Validation {
     }
 
     /// Removes candidates that have been silent for long; `timeout` is the probe timeout of the path in use.
-    pub fn expire(&mut self, now: Time, timeout: Duration) {
+    pub(crate) fn expire(&mut self, now: Time, timeout: Duration) {
         let patience = timeout.max(LEAST_TIMEOUT) * PATIENCE_TIMEOUTS;
         self.candidates.retain(|known| now < known.heard + patience);
         if self.newest.is_some_and(|newest| self.candidates.iter().all(|known| known.address != newest)) {
@@ -221,7 +221,7 @@ impl Validation {
     }
 
     /// Time at which [`Self::poll`] has something to send again, in a packet of at most `len` bytes.
-    pub fn deadline(&self, len: usize) -> Option<Time> {
+    pub(crate) fn deadline(&self, len: usize) -> Option<Time> {
         self.challenge_due().filter(|_| self.candidates.iter().any(|known| known.may_send(len)))
     }
 }

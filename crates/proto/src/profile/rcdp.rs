@@ -8,7 +8,7 @@ use tidewire_codec::Code;
 
 use super::{Delivery, Elimination, Layout, Named, Profile};
 use crate::rate::{RateControl, TrainSteps};
-use crate::redundancy::{Proactive, RcdpBlocks, Redundancy, parse_rcdp};
+use crate::redundancy::{Proactive, RcdpBlocks, Redundancy};
 
 pub(super) const NAMED: Named = Named {
     name: "rcdp",
@@ -18,7 +18,7 @@ pub(super) const NAMED: Named = Named {
     parse: |parameters| match parameters {
         "" => Some(rcdp(SYMBOLS)),
         "basic" => Some(rcdp_basic(SYMBOLS)),
-        parameters => parse_rcdp(parameters).map(profile),
+        parameters => RcdpBlocks::parse(parameters).map(profile),
     },
 };
 

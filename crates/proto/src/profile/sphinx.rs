@@ -8,11 +8,11 @@
 //! docs/sphinx.md says what is wrong with it.
 
 use tidewire_codec::Code;
+use tidewire_model::sphinx::Rounding;
 
 use super::{Delivery, Elimination, Layout, Named, Profile};
-use crate::model::sphinx::Rounding;
 use crate::rate::{AimdSteps, RateControl};
-use crate::redundancy::{Proactive, Redundancy, SphinxBlocks, parse_sphinx};
+use crate::redundancy::{Proactive, Redundancy, SphinxBlocks};
 
 pub(super) const NAMED: Named = Named {
     name: "sphinx",
@@ -23,7 +23,9 @@ pub(super) const NAMED: Named = Named {
         "" => Some(sphinx(SYMBOLS)),
         "printed" => Some(SPHINX_PRINTED),
         "printed,floor" => Some(Profile { redundancy: printed(Rounding::Down), ..SPHINX_PRINTED }),
-        parameters => parse_sphinx(parameters).filter(|blocks| blocks.threshold.is_none()).map(|b| sphinx(b.symbols)),
+        parameters => {
+            SphinxBlocks::parse(parameters).filter(|blocks| blocks.threshold.is_none()).map(|b| sphinx(b.symbols))
+        }
     },
 };
 

@@ -38,7 +38,7 @@ pub struct AimdSteps {
 
 impl AimdSteps {
     /// One packet for each round trip, and half, as the paper and TCP have it.
-    pub const PRINTED: Self = Self { packets: 1, left_percent: 50 };
+    pub(crate) const PRINTED: Self = Self { packets: 1, left_percent: 50 };
     /// A queue that marks early is short when the window falls, so half is too little to keep the link busy
     /// (RFC 8511 section 4.1: 0.8).
     pub const MARKED: Self = Self { packets: 1, left_percent: 80 };
@@ -60,7 +60,7 @@ impl fmt::Display for AimdSteps {
 
 /// The controller, described in the module documentation.
 #[derive(Debug)]
-pub struct Aimd {
+pub(crate) struct Aimd {
     steps: AimdSteps,
     window: LossWindow,
     /// When the network last marked.
@@ -71,7 +71,7 @@ pub struct Aimd {
 
 impl Aimd {
     /// A controller with these steps.
-    pub fn new(steps: AimdSteps) -> Self {
+    pub(crate) fn new(steps: AimdSteps) -> Self {
         Self { steps, window: LossWindow::default(), marked: None, lost: 0.0 }
     }
 

@@ -35,7 +35,7 @@ struct Epoch {
 
 /// The CUBIC controller, described in the module documentation.
 #[derive(Debug, Default)]
-pub struct Cubic {
+pub(crate) struct Cubic {
     window: LossWindow,
     epoch: Option<Epoch>,
     /// Window at which the curve is flat (`W_max`): the window before it fell. It is lower if the window had

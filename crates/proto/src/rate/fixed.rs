@@ -11,14 +11,14 @@ const WINDOW_GAIN: u64 = 4;
 
 /// Paces at the given rate, whatever happens on the path.
 #[derive(Debug)]
-pub struct Fixed {
+pub(crate) struct Fixed {
     bytes_per_second: u64,
     min_rtt: Duration,
 }
 
 impl Fixed {
     /// Paces at `bits_per_second`, which includes IP headers.
-    pub fn new(bits_per_second: u64) -> Self {
+    pub(crate) fn new(bits_per_second: u64) -> Self {
         Self { bytes_per_second: bits_per_second / 8, min_rtt: Duration::from_secs(1) }
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct HyStart {
 
 impl HyStart {
     /// Returns by how many bytes the window grows for this acknowledgement, and whether slow start is over.
-    pub fn on_ack(&mut self, ack: &AckSample) -> (u64, bool) {
+    pub(super) fn on_ack(&mut self, ack: &AckSample) -> (u64, bool) {
         if let Some(rtt) = ack.rtt {
             self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
             self.samples += 1;

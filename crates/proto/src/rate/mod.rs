@@ -21,12 +21,13 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-pub use aimd::{Aimd, AimdSteps};
-pub use cubic::Cubic;
-pub use fixed::Fixed;
-pub use newreno::NewReno;
-pub use open::Open;
-pub use share::Share;
+pub(crate) use aimd::Aimd;
+pub use aimd::AimdSteps;
+pub(crate) use cubic::Cubic;
+pub(crate) use fixed::Fixed;
+pub(crate) use newreno::NewReno;
+pub(crate) use open::Open;
+pub(crate) use share::Share;
 pub use train::{Train, TrainSteps};
 
 use crate::Custom;
@@ -60,8 +61,8 @@ fn own_time(rate: u64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum RateControl {
-    /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion,
-    /// and does not compete with TCP for a full queue.
+    /// A short queue shared by any number of flows of this kind. It does not take random loss for congestion.
+    /// Beside a sender that fills a queue, as TCP does, it competes as CUBIC (docs/fairness.md).
     #[default]
     Share,
     /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.

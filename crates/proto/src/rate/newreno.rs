@@ -14,7 +14,7 @@ const REDUCTION: f64 = 0.5;
 
 /// The NewReno controller, described in the module documentation.
 #[derive(Debug, Default)]
-pub struct NewReno {
+pub(crate) struct NewReno {
     window: LossWindow,
 }
 

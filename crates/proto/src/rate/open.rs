@@ -12,7 +12,7 @@ const PACE: u64 = 1 << 40;
 
 /// Limits nothing.
 #[derive(Debug, Default)]
-pub struct Open;
+pub(crate) struct Open;
 
 impl RateController for Open {
     fn on_ack(&mut self, _ack: &AckSample) {}

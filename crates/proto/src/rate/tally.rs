@@ -8,17 +8,17 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, lost: bool) {
+    pub(super) fn add(&mut self, lost: bool) {
         self.packets += 1.0;
         self.lost += f64::from(u8::from(lost));
     }
 
-    pub fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, lost: self.lost + other.lost }
     }
 
     /// Part that was lost; zero without packets.
-    pub fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         if self.packets > 0.0 { self.lost / self.packets } else { 0.0 }
     }
 }

@@ -63,17 +63,17 @@ pub(super) enum Growth {
 
 impl LossWindow {
     /// Begins in congestion avoidance with a window of `bytes`.
-    pub fn avoiding(bytes: u64) -> Self {
+    pub(super) fn avoiding(bytes: u64) -> Self {
         Self { bytes, threshold: bytes, ..Self::default() }
     }
 
     /// See [`super::RateController::on_handshake`].
-    pub fn on_handshake(&mut self, rtt: Duration) {
+    pub(super) fn on_handshake(&mut self, rtt: Duration) {
         (self.smoothed, self.min_rtt) = (rtt, rtt);
     }
 
     /// Takes an acknowledgement. Slow start happens here; the caller does congestion avoidance.
-    pub fn on_ack(&mut self, ack: &AckSample) -> Growth {
+    pub(super) fn on_ack(&mut self, ack: &AckSample) -> Growth {
         (self.smoothed, self.min_rtt) = (ack.smoothed, ack.min_rtt);
         if let Some(rtt) = ack.rtt {
             self.queue = rtt.saturating_sub(ack.min_rtt);
@@ -102,17 +102,17 @@ impl LossWindow {
     }
 
     /// Whether the window is below its threshold and doubles in a round trip.
-    pub fn is_slow_start(&self) -> bool {
+    pub(super) fn is_slow_start(&self) -> bool {
         self.bytes < self.threshold
     }
 
     /// Whether the window already fell for the congestion seen on packets whose newest was sent at `sent`.
-    pub fn is_answered(&self, sent: Time) -> bool {
+    pub(super) fn is_answered(&self, sent: Time) -> bool {
         self.fell.is_some_and(|fell| sent <= fell)
     }
 
     /// Lowers the window to `factor` of itself.
-    pub fn fall(&mut self, now: Time, factor: f64) {
+    pub(super) fn fall(&mut self, now: Time, factor: f64) {
         self.fell = Some(now);
         self.bytes = ((self.bytes as f64 * factor) as u64).max(LEAST_WINDOW);
         self.threshold = self.bytes;
@@ -120,30 +120,30 @@ impl LossWindow {
 
     /// All packets of a long time were lost. Restarts from the minimum window (RFC 9002 section 7.6.2), with
     /// slow start up to the threshold.
-    pub fn collapse(&mut self) {
+    pub(super) fn collapse(&mut self) {
         self.bytes = LEAST_WINDOW;
         self.fell = None;
         self.hystart = HyStart::default();
     }
 
     /// The window, and the pace that spreads it over a round trip.
-    pub fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
         Budget { window: self.bytes, pacing: (self.rate() as f64 * gain) as u64 }
     }
 
     /// Queueing delay of the newest packet.
-    pub fn queue(&self) -> Duration {
+    pub(super) fn queue(&self) -> Duration {
         self.queue
     }
 
     /// See [`super::RateController::is_congested`].
-    pub fn is_congested(&self) -> bool {
+    pub(super) fn is_congested(&self) -> bool {
         queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 
     /// See [`super::RateController::state`]: the names of qlog's QUIC events.
-    pub fn state(&self) -> &'static str {
+    pub(super) fn state(&self) -> &'static str {
         if self.is_slow_start() { "slow_start" } else { "congestion_avoidance" }
     }
 

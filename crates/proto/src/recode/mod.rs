@@ -22,7 +22,7 @@ pub const RELAYED_DATAGRAM: u16 = 1_096;
 /// (docs/wire.md section 8.1).
 pub const MAX_RELAYED_DATAGRAM: u16 = 1_400;
 /// Bytes of a symbol before its datagram: the length.
-pub const RELAYED_HEADER: usize = 2;
+pub(crate) const RELAYED_HEADER: usize = 2;
 /// Longest symbol of the relayed lane.
 pub const RELAYED_SYMBOL: usize = RELAYED_HEADER + MAX_RELAYED_DATAGRAM as usize;
 /// Generations that a sender may begin before it has heard from the receiver. Chosen: 128 symbols of the
@@ -36,7 +36,7 @@ const MOST_WAITING: u64 = 16;
 const MOST_PENDING: usize = 64;
 
 /// Most packets for each row that can be asked for. Chosen: they replace a loss of half of the packets.
-pub const MOST_REDUNDANCY: f64 = 2.0;
+pub(crate) const MOST_REDUNDANCY: f64 = 2.0;
 
 /// How a connection relays.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl Default for Relaying {
 
 impl Relaying {
     /// Whether all values are in their ranges.
-    pub fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         (1..=MAX_GENERATION).contains(&self.length)
             && (FIRST_ROOM..=MAX_GENERATIONS).contains(&self.generations)
             && self.redundancy.is_none_or(|redundancy| (1.0..=MOST_REDUNDANCY).contains(&redundancy))
@@ -101,16 +101,16 @@ pub(crate) struct Recoding {
 
 impl Recoding {
     /// An empty lane. Combinations are drawn from `seed`.
-    pub fn new(relaying: Relaying, seed: u64) -> Self {
+    pub(crate) fn new(relaying: Relaying, seed: u64) -> Self {
         Self { sender: Sender::new(relaying, seed), receiver: Receiver::new(relaying.generations) }
     }
 
-    pub fn stats(&self) -> RelayStats {
+    pub(crate) fn stats(&self) -> RelayStats {
         RelayStats { sent: self.sender.sent(), ..self.receiver.stats() }
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.sender.memory() + self.receiver.memory()
     }
 }

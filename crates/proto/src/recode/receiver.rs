@@ -52,7 +52,7 @@ struct Row {
 }
 
 impl Receiver {
-    pub fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64) -> Self {
         Self {
             capacity,
             length: None,
@@ -69,32 +69,32 @@ impl Receiver {
         }
     }
 
-    pub fn stats(&self) -> RelayStats {
+    pub(crate) fn stats(&self) -> RelayStats {
         self.stats
     }
 
     /// Most relays that a symbol passed.
-    pub fn relays(&self) -> u8 {
+    pub(crate) fn relays(&self) -> u8 {
         self.relays
     }
 
     /// Whether a frame of the relayed lane came.
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.is_used
     }
 
     /// Whether rows are pending.
-    pub fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         !self.pending.rows.is_empty()
     }
 
     /// The owner keeps no row of a generation below this one.
-    pub fn released(&self) -> u64 {
+    pub(crate) fn released(&self) -> u64 {
         self.released
     }
 
     /// Takes a frame. What is wrong with it is counted.
-    pub fn receive(&mut self, frame: &Recoded<'_>) {
+    pub(crate) fn receive(&mut self, frame: &Recoded<'_>) {
         self.is_used = true;
         self.stats.received += 1;
         let count = self.judge(frame);
@@ -157,13 +157,13 @@ impl Receiver {
 
     /// The owner keeps no row of generations below `generation` any more. Returns whether the peer should
     /// learn of the room soon, because a quarter of the whole is new to it.
-    pub fn release(&mut self, generation: u64) -> bool {
+    pub(crate) fn release(&mut self, generation: u64) -> bool {
         self.released = self.released.max(generation.min(self.edge));
         self.is_used && self.limit() >= self.told + self.capacity / 4
     }
 
     /// Passes all pending rows to `take`, in the order of their arrival.
-    pub fn take(&mut self, mut take: impl FnMut(Recoded<'_>)) {
+    pub(crate) fn take(&mut self, mut take: impl FnMut(Recoded<'_>)) {
         let length = self.length.unwrap_or(0);
         let mut start = 0;
         for &Row { relays, generation, vector_end, end } in &self.pending.rows {
@@ -176,7 +176,7 @@ impl Receiver {
     }
 
     /// The report for the peer.
-    pub fn report(&mut self) -> Ranks<'_> {
+    pub(crate) fn report(&mut self) -> Ranks<'_> {
         self.told = self.limit();
         self.ranks.clear();
         let rank = |open: &Option<Echelon>| open.as_ref().map_or(0, |open| open.rank() as u8);
@@ -185,7 +185,7 @@ impl Receiver {
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         let echelons = self.open.iter().flatten().chain(&self.spare).map(Echelon::memory).sum::<usize>();
         echelons + self.pending.bytes.capacity()
     }

@@ -69,7 +69,7 @@ impl Kept {
 }
 
 impl Sender {
-    pub fn new(relaying: Relaying, seed: u64) -> Self {
+    pub(crate) fn new(relaying: Relaying, seed: u64) -> Self {
         Self {
             relaying,
             length: None,
@@ -87,17 +87,17 @@ impl Sender {
     }
 
     /// RECODED frames sent.
-    pub fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// The first generation that the receiver has not completed.
-    pub fn base(&self) -> u64 {
+    pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
     /// Whether an end may put in a symbol now.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let generation = self.next / u64::from(self.relaying.length);
         generation < self.base + self.relaying.generations && self.waiting() < MOST_WAITING
     }
@@ -108,7 +108,7 @@ impl Sender {
     }
 
     /// Takes the next symbol of an end. `loss` is the loss rate of the hop.
-    pub fn push(&mut self, symbol: &[u8], loss: f64) -> bool {
+    pub(crate) fn push(&mut self, symbol: &[u8], loss: f64) -> bool {
         let length = self.relaying.length;
         let (generation, index) = (self.next / u64::from(length), self.next % u64::from(length));
         let mut vector = [0; MAX_GENERATION as usize];
@@ -120,7 +120,7 @@ impl Sender {
     }
 
     /// Takes a row of the hop before, at a relay.
-    pub fn forward(&mut self, row: Recoded<'_>, loss: f64) -> bool {
+    pub(crate) fn forward(&mut self, row: Recoded<'_>, loss: f64) -> bool {
         self.relays = self.relays.max(row.relays.saturating_add(1));
         self.take(row, loss)
     }
@@ -157,7 +157,7 @@ impl Sender {
     }
 
     /// The generation that the next packet serves: the lowest that needs one, else the lowest with surplus.
-    pub fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         let accepted = self.limit.saturating_sub(self.base).min(self.kept.len() as u64) as usize;
         let find = |wants: fn(&Kept) -> bool| self.kept.iter().take(accepted).position(wants);
         let index = find(|kept| kept.needs() > 0).or_else(|| find(Kept::is_generous))?;
@@ -165,12 +165,12 @@ impl Sender {
     }
 
     /// Whether rows wait for room at the receiver.
-    pub fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.base + self.kept.len() as u64 > self.limit
     }
 
     /// The lowest generation that the receiver lacks rows of, as far as is known.
-    pub fn lacking(&self) -> Option<u64> {
+    pub(crate) fn lacking(&self) -> Option<u64> {
         let index = self.kept.iter().position(|kept| kept.rank() > kept.reported)?;
         Some(self.base + index as u64).filter(|&generation| generation < self.limit)
     }
@@ -180,14 +180,14 @@ impl Sender {
     }
 
     /// Length of the frame of a packet for `generation`, with its type.
-    pub fn frame_len(&self, generation: u64) -> usize {
+    pub(crate) fn frame_len(&self, generation: u64) -> usize {
         let index = generation.saturating_sub(self.base) as usize;
         let len = self.kept.get(index).and_then(|kept| kept.rows.as_ref()).map_or(0, Recoder::recoded_len);
         Recoded::frame_len(generation, self.length.unwrap_or(0).into(), len)
     }
 
     /// Writes a combination of the rows of `generation`.
-    pub fn write(&mut self, generation: u64, w: &mut Writer<'_>) -> Result<(), Full> {
+    pub(crate) fn write(&mut self, generation: u64, w: &mut Writer<'_>) -> Result<(), Full> {
         let (relays, length) = (self.relays, self.length.unwrap_or(0));
         self.drawn = self.drawn.wrapping_add(1);
         let key = self.drawn;
@@ -208,14 +208,14 @@ impl Sender {
     }
 
     /// Called once for each packet for `generation`, when it is known to have arrived or to be lost.
-    pub fn on_settled(&mut self, generation: u64) {
+    pub(crate) fn on_settled(&mut self, generation: u64) {
         if let Some(kept) = self.kept(generation) {
             kept.in_flight = kept.in_flight.saturating_sub(1);
         }
     }
 
     /// Takes RANKS from packet `number`. Returns false if they claim what was never sent.
-    pub fn on_ranks(&mut self, number: u64, ranks: &Ranks<'_>) -> bool {
+    pub(crate) fn on_ranks(&mut self, number: u64, ranks: &Ranks<'_>) -> bool {
         let end = self.base + self.kept.len() as u64;
         let Some(limit) = ranks.edge.checked_add(ranks.room) else { return false };
         if ranks.edge > end {
@@ -251,7 +251,7 @@ impl Sender {
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         let each = |rows: &Recoder| rows.memory();
         self.kept.iter().filter_map(|kept| kept.rows.as_ref()).chain(&self.spare).map(each).sum()
     }

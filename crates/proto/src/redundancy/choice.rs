@@ -1,4 +1,4 @@
-//! The argument of `--redundancy`: a proactive policy and, after a comma, an answer policy.
+//! All policies, and the argument of `--redundancy`: a proactive policy and, after a comma, an answer policy.
 //!
 //! The command line, scenario files and the wire use this parser. [`super::Policies`] builds the two
 //! policies.
@@ -6,12 +6,14 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::proactive::FLOOR;
-use super::{
-    Answer, BUCKET_RANGE, BucketBlocks, PIPELINE_RANGE, PipelineBlocks, Proactive, Ratio, RcdpBlocks, SphinxBlocks,
-    Trigger,
+use super::LONGEST_SPAN;
+use super::answer::{AnswerPolicy, AsPlanned, Deficit, Open, Resend};
+use super::papers::{
+    BUCKET_RANGE, Bucket, BucketBlocks, Icm, PIPELINE_RANGE, Pipeline, PipelineBlocks, Ratio, Rcdp, RcdpBlocks, Sphinx,
+    SphinxBlocks, Trigger,
 };
-use crate::model::sphinx::{self, Rounding};
+use super::proactive::{Adaptive, Block, Every, NoRepair, ProactivePolicy};
+use crate::Custom;
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +74,127 @@ impl fmt::Display for Redundancy {
     }
 }
 
+/// Which proactive policy to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Proactive {
+    /// No proactive repair.
+    None,
+    /// One repair after every `spacing - 1` source symbols, evenly placed.
+    Every {
+        /// Packets per repair, the repair included: a real number above 1.
+        spacing: f64,
+    },
+    /// Generations of `k` source symbols with `r` repairs each. This policy sends its own answers, per
+    /// generation.
+    Block {
+        /// Source symbols in a generation.
+        k: u16,
+        /// Proactive repairs per generation.
+        r: u16,
+    },
+    /// Blocks whose repairs follow the measured loss rate.
+    Sphinx(SphinxBlocks),
+    /// Blocks whose repairs are sent until the peer has recovered them. This policy sends its own answers.
+    Rcdp(RcdpBlocks),
+    /// Generations that are coded while they grow: each source symbol leaves as a combination.
+    Pipeline(PipelineBlocks),
+    /// Blocks of what is ready to be sent, as combinations.
+    Bucket(BucketBlocks),
+    /// As much repair as the planner computes.
+    Adaptive,
+    /// A policy from outside this crate.
+    Custom(Custom<dyn ProactivePolicy>),
+}
+
+impl Proactive {
+    pub(super) fn build(self) -> Box<dyn ProactivePolicy> {
+        match self {
+            Self::None => Box::new(NoRepair),
+            Self::Every { spacing } => Box::new(Every::new(spacing)),
+            Self::Block { k, r } => Box::new(Block::new(k, r)),
+            Self::Sphinx(blocks) => Box::new(Sphinx::new(blocks)),
+            Self::Rcdp(blocks) => Box::new(Rcdp::new(blocks)),
+            Self::Pipeline(blocks) => Box::new(Pipeline::new(blocks)),
+            Self::Bucket(blocks) => Box::new(Bucket::new(blocks)),
+            Self::Adaptive => Box::new(Adaptive::default()),
+            Self::Custom(custom) => custom.build(),
+        }
+    }
+}
+
+impl fmt::Display for Proactive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Every { spacing } => write!(f, "every:{spacing}"),
+            Self::Block { k, r } => write!(f, "block:{k},{r}"),
+            Self::Sphinx(blocks) => blocks.fmt(f),
+            Self::Rcdp(blocks) => blocks.fmt(f),
+            Self::Pipeline(blocks) => blocks.fmt(f),
+            Self::Bucket(blocks) => blocks.fmt(f),
+            Self::Adaptive => f.write_str("adaptive"),
+            Self::Custom(custom) => custom.fmt(f),
+        }
+    }
+}
+
+/// Which answer policy to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Reported losses are not answered. After a silence, the oldest symbol is still sent again. For
+    /// experiments.
+    Open,
+    /// Each lost source symbol is retransmitted.
+    Resend,
+    /// Each reported deficit is answered with the same number of repairs.
+    Deficit,
+    /// Each reported deficit is answered with the same number of repairs plus the planner's margin. Used with
+    /// `adaptive`.
+    Planned,
+    /// The missing source symbols of a block that cannot be decoded are sent again, with repairs beside them.
+    /// Used with `sphinx`; the proactive policy must close generations.
+    Icm(Trigger),
+    /// A policy from outside this crate.
+    Custom(Custom<dyn AnswerPolicy>),
+}
+
+impl Answer {
+    /// Names that a user can write. Each is also the [`Display`](fmt::Display) text of the answer policy.
+    const NAMED: [(&'static str, Self); 4] =
+        [("open", Self::Open), ("resend", Self::Resend), ("deficit", Self::Deficit), ("planned", Self::Planned)];
+
+    /// The answer policy with this name.
+    fn parse(text: &str) -> Option<Self> {
+        let named = Self::NAMED.iter().find(|(name, _)| *name == text).map(|&(_, answer)| answer);
+        named.or_else(|| Trigger::parse(text).map(Self::Icm))
+    }
+
+    pub(super) fn build(self) -> Box<dyn AnswerPolicy> {
+        match self {
+            Self::Open => Box::new(Open),
+            Self::Resend => Box::new(Resend),
+            Self::Deficit => Box::new(Deficit::default()),
+            Self::Planned => Box::new(AsPlanned::default()),
+            Self::Icm(trigger) => Box::new(Icm::new(trigger)),
+            Self::Custom(custom) => custom.build(),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Custom(custom) => return custom.fmt(f),
+            Self::Icm(trigger) => return trigger.fmt(f),
+            _ => {}
+        }
+        let named = Self::NAMED.iter().find(|(_, answer)| answer == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
 /// The text does not name a redundancy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRedundancy(String);
@@ -121,47 +244,19 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
             (spacing.is_finite() && spacing > 1.0).then_some(Proactive::Every { spacing })
         }
         "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
-        "sphinx" => parse_sphinx(rest).map(Proactive::Sphinx),
-        "rcdp" => parse_rcdp(rest).map(Proactive::Rcdp),
+        "sphinx" => SphinxBlocks::parse(rest).map(Proactive::Sphinx),
+        "rcdp" => RcdpBlocks::parse(rest).map(Proactive::Rcdp),
         "bucket" => BucketBlocks::parse(rest).map(Proactive::Bucket),
         "pipeline" => PipelineBlocks::parse(rest).map(Proactive::Pipeline),
         _ => None,
     }
 }
 
-/// Longest span that the wire format allows, in symbols. If a peer allows less, generations are cut to that
-/// length.
-const MOST: u16 = 1_024;
-
 /// Parses `K,R`: source symbols and repairs of a generation.
 pub(crate) fn parse_block(text: &str) -> Option<(u16, u16)> {
     let (k, r) = text.split_once(',')?;
     let (k, r) = (k.parse().ok()?, r.parse().ok()?);
-    ((1..=MOST).contains(&k) && r <= MOST).then_some((k, r))
-}
-
-/// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations, and
-/// the rounding of their degree.
-pub(crate) fn parse_sphinx(text: &str) -> Option<SphinxBlocks> {
-    let (symbols, rest) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
-    let (threshold, rounding) = match rest.and_then(|rest| rest.split_once(',')) {
-        None => (rest, Rounding::Up),
-        Some((threshold, FLOOR)) => (Some(threshold), Rounding::Down),
-        Some(_) => return None,
-    };
-    let symbols = symbols.parse().ok().filter(|symbols| (1..=MOST).contains(symbols))?;
-    let threshold = match threshold {
-        None => None,
-        Some(text) => Some(text.parse().ok().filter(|&threshold| sphinx::is_threshold(threshold))?),
-    };
-    Some(SphinxBlocks { symbols, threshold, rounding })
-}
-
-/// Parses `K` or `K,basic`: source symbols of a block, and whether one block is sent at a time.
-pub(crate) fn parse_rcdp(text: &str) -> Option<RcdpBlocks> {
-    let (symbols, basic) = text.strip_suffix(",basic").map_or((text, false), |symbols| (symbols, true));
-    let symbols = symbols.parse().ok().filter(|symbols| (1..=MOST).contains(symbols))?;
-    Some(RcdpBlocks { symbols, basic })
+    ((1..=LONGEST_SPAN).contains(&k) && r <= LONGEST_SPAN).then_some((k, r))
 }
 
 #[cfg(test)]

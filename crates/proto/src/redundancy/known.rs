@@ -75,12 +75,12 @@ impl Coefficients {
 }
 
 impl Known {
-    pub fn new(closed: &Closed, elimination: Elimination) -> Self {
+    pub(super) fn new(closed: &Closed, elimination: Elimination) -> Self {
         let sources = vec![false; closed.count.into()];
         Self { closed: *closed, elimination, sources, arrived: 0, keys: Vec::new(), decoder: None }
     }
 
-    pub fn add_source(&mut self, place: u16) {
+    pub(super) fn add_source(&mut self, place: u16) {
         let Some(source) = self.sources.get_mut(usize::from(place)) else { return };
         if core::mem::replace(source, true) {
             return;
@@ -91,7 +91,7 @@ impl Known {
         }
     }
 
-    pub fn add_repair(&mut self, key: u16) {
+    pub(super) fn add_repair(&mut self, key: u16) {
         if self.keys.contains(&key) {
             return;
         }
@@ -102,7 +102,7 @@ impl Known {
     }
 
     /// Adds the symbols of the block that the peer reported as decoded.
-    pub fn add_reported(&mut self, report: &Report) {
+    pub(super) fn add_reported(&mut self, report: &Report) {
         let Closed { first, count, .. } = self.closed;
         (0..count)
             .filter(|&place| report.is_decoded(first.plus(place.into())))
@@ -110,18 +110,18 @@ impl Known {
     }
 
     /// Packets that arrived: source symbols and repairs.
-    pub fn packets(&self) -> u64 {
+    pub(super) fn packets(&self) -> u64 {
         u64::from(self.arrived) + self.keys.len() as u64
     }
 
     /// Whether the source symbol arrived or was revealed by repairs.
-    pub fn is_known(&self, place: u16) -> bool {
+    pub(super) fn is_known(&self, place: u16) -> bool {
         let arrived = self.sources.get(usize::from(place)).is_none_or(|arrived| *arrived);
         arrived || self.decoder.as_ref().is_some_and(|decoder| decoder.has_peeled(place))
     }
 
     /// Source symbols that arrived or that repairs revealed.
-    pub fn recovered(&mut self) -> u16 {
+    pub(super) fn recovered(&mut self) -> u16 {
         // A code whose source symbols are sent reveals others only when nearly all arrived.
         if self.closed.code.is_systematic() && self.decoder.is_none() {
             return self.arrived;
@@ -134,7 +134,7 @@ impl Known {
     }
 
     /// Whether what arrived determines the block.
-    pub fn is_decoded(&mut self) -> bool {
+    pub(super) fn is_decoded(&mut self) -> bool {
         if self.arrived == self.closed.count {
             return true;
         }
@@ -144,12 +144,12 @@ impl Known {
     }
 
     /// Whether every receiver that has these packets has decoded the block if [`Self::is_decoded`].
-    pub fn is_certain(&self) -> bool {
+    pub(super) fn is_certain(&self) -> bool {
         self.arrived == self.closed.count || !self.closed.code.is_sparse() || self.elimination == Elimination::Never
     }
 
     /// From now on, computes what a receiver knows that only peels.
-    pub fn only_peel(&mut self) {
+    pub(super) fn only_peel(&mut self) {
         (self.elimination, self.decoder) = (Elimination::Never, None);
     }
 
@@ -167,7 +167,7 @@ impl Known {
 
     /// The source symbols to send again, by their places: the first ones that, with what arrived, determine
     /// the block. A symbol that earlier ones of the list reveal is not in it.
-    pub fn lacking(&mut self) -> Vec<u16> {
+    pub(super) fn lacking(&mut self) -> Vec<u16> {
         let places = 0..self.closed.count;
         let Some(mut decoder) = self.decoder().cloned() else {
             // The code has no repairs for so long a block.
@@ -199,14 +199,14 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Records that a symbol from [`Self::first`] up arrived.
-    pub fn add(&mut self, id: SourceId) {
+    pub(super) fn add(&mut self, id: SourceId) {
         let index = id.0.saturating_sub(self.first.0) as usize;
         self.arrived.resize(self.arrived.len().max(index + 1), false);
         self.count = self.count.saturating_add(u16::from(!core::mem::replace(&mut self.arrived[index], true)));
     }
 
     /// Moves the symbols of a block that was closed to what is known of the block.
-    pub fn close(&mut self, closed: &Closed, known: &mut Known) {
+    pub(super) fn close(&mut self, closed: &Closed, known: &mut Known) {
         let end = closed.first.plus(closed.count.into());
         let of_block = (end.0.saturating_sub(self.first.0) as usize).min(self.arrived.len());
         for (place, _) in (0..).zip(self.arrived.drain(..of_block)).filter(|(_, arrived)| *arrived) {

@@ -6,13 +6,19 @@
 //! test it. The connection sends what a policy returns at once, computed from the newest window. Coded
 //! packets are never queued.
 //!
-//! A user chooses both policies with a [`Redundancy`]. `Policies` holds the two policies of one lane and asks
-//! the answer policy first.
+//! A user chooses both policies with a [`Redundancy`]; the file `choice` lists all policies. `Policies` holds
+//! the two policies of one lane and asks the answer policy first. `papers` has the policies of published
+//! papers, for comparison.
+//!
+//! Each part uses only those before it in this list: the types of this file and `report`; `known` and
+//! [`plan`]; [`proactive`] and [`answer`], of which neither uses the other; `papers`; `choice`; `policies`.
 
 pub mod answer;
 mod choice;
 mod known;
+mod papers;
 pub mod plan;
+mod policies;
 pub mod proactive;
 mod report;
 mod tuning;
@@ -26,20 +32,24 @@ use crate::Time;
 use crate::path::LossEstimate;
 use tuning::TAIL_FRACTION;
 
-pub use answer::{Answer, AnswerPolicy, Trigger};
-pub use choice::{BadRedundancy, Redundancy};
-pub(crate) use choice::{parse_block, parse_rcdp, parse_sphinx};
+pub use answer::AnswerPolicy;
+pub(crate) use choice::parse_block;
+pub use choice::{Answer, BadRedundancy, Proactive, Redundancy};
+pub(crate) use papers::{BUCKET_RANGE, PIPELINE_RANGE};
+pub use papers::{BucketBlocks, PipelineBlocks, Ratio, RcdpBlocks, SphinxBlocks, Trigger};
 pub use plan::{Plan, Planned, Planner, Target};
-pub(crate) use proactive::{BUCKET_RANGE, PIPELINE_RANGE};
-pub use proactive::{
-    BucketBlocks, Closed, PipelineBlocks, Proactive, ProactivePolicy, Ratio, RcdpBlocks, SphinxBlocks,
-};
+pub(crate) use policies::Policies;
+pub use proactive::ProactivePolicy;
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
 /// Default longest span of a repair, in symbols: the span that a receiver accepts by default (docs/wire.md
 /// section 2).
-pub const DEFAULT_SPAN: u16 = 256;
+pub(crate) const DEFAULT_SPAN: u16 = 256;
+
+/// Longest span that the wire format allows, in symbols. If a peer allows less, generations are cut to that
+/// length.
+const LONGEST_SPAN: u16 = 1_024;
 
 /// The packet that a policy wants to send in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +96,19 @@ impl Repair {
             Self::Coded { first, count, .. } => first.plus(u64::from(count)),
         }
     }
+}
+
+/// A generation that is complete: no further symbol joins it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// First source symbol.
+    pub first: SourceId,
+    /// Source symbols in it.
+    pub count: u16,
+    /// The code of its repairs.
+    pub code: Code,
+    /// Number of repairs that the policy will send in any case, with keys from 0 up.
+    pub repairs: u16,
 }
 
 /// A repair packet that was sent and is not yet known to be received or lost.
@@ -256,100 +279,6 @@ impl CodingContext<'_> {
         let surplus = f64::from(proactive) * (1.0 - self.path.loss.rate) - open;
         answers + surplus.max(0.0) as u64
     }
-}
-
-/// The policies of one lane, and the planner that both of them read.
-#[derive(Debug)]
-pub(crate) struct Policies {
-    /// `None` if neither policy needs a plan.
-    planner: Option<Planner>,
-    proactive: Box<dyn ProactivePolicy>,
-    answer: Box<dyn AnswerPolicy>,
-    /// [`ProactivePolicy::withholds_sources`], which is needed several times for each packet.
-    withholds_sources: bool,
-}
-
-impl Policies {
-    pub fn new(redundancy: Redundancy) -> Self {
-        let proactive = redundancy.proactive.build();
-        Self {
-            planner: redundancy.needs_plan().then(Planner::default),
-            withholds_sources: proactive.withholds_sources(),
-            proactive,
-            answer: redundancy.answer.build(),
-        }
-    }
-
-    /// Whether source symbols are not sent themselves.
-    pub fn withholds_sources(&self) -> bool {
-        self.withholds_sources
-    }
-
-    /// Called when the source symbol `cx.sent - 1` was sent for the first time.
-    pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        if let Some(planner) = &mut self.planner {
-            planner.on_source_sent(cx);
-        }
-        let cx = with_plan(cx, self.planner.as_ref());
-        self.proactive.on_source_sent(&cx);
-        self.answer.on_source_sent(&cx);
-    }
-
-    /// Called when the first transmission of a source symbol is known to be received or lost.
-    pub fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
-        self.proactive.on_source_settled(id, arrived);
-        self.answer.on_source_settled(id, arrived);
-    }
-
-    /// Called when a source symbol that was sent again is known to be received or lost.
-    pub fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
-        self.answer.on_resent_settled(id, arrived);
-    }
-
-    /// Called when a coded repair is known to be received or lost.
-    pub fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        self.proactive.on_repair_settled(repair, arrived);
-        self.answer.on_repair_settled(repair, arrived);
-    }
-
-    /// Returns the repair to send in a free slot. The caller must send it.
-    pub fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let cx = with_plan(cx, self.planner.as_ref());
-        if let Some(repair) = self.answer.next(&cx) {
-            self.proactive.on_answer(&cx, &repair);
-            return Some(repair);
-        }
-        self.proactive.next(&cx)
-    }
-
-    /// Returns a generation that was closed since the last call. Call this after each call that can close
-    /// one.
-    pub fn poll_closed(&mut self) -> Option<Closed> {
-        let closed = self.proactive.poll_closed()?;
-        self.answer.on_closed(&closed);
-        Some(closed)
-    }
-
-    /// The newest decision of the planner; `None` for policies without one.
-    pub fn planned(&self) -> Option<Planned> {
-        self.planner.as_ref().map(|planner| *planner.planned())
-    }
-
-    /// The current plan, once enough is known about the path.
-    pub fn plan(&self) -> Option<&Plan> {
-        self.planner.as_ref().and_then(|planner| planner.planned().plan.as_ref())
-    }
-
-    /// The time to ask again if nothing arrives and nothing is sent until then.
-    pub fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        let cx = with_plan(cx, self.planner.as_ref());
-        self.proactive.poll_timeout(&cx).into_iter().chain(self.answer.poll_timeout(&cx)).min()
-    }
-}
-
-/// The context with the planner's decision filled in.
-fn with_plan<'a>(cx: &CodingContext<'a>, planner: Option<&'a Planner>) -> CodingContext<'a> {
-    CodingContext { planned: planner.map_or(&Planned::NONE, Planner::planned), ..*cx }
 }
 
 /// A context for tests of policies: 100 source symbols sent, none settled. Symbols are 960 us apart, and the

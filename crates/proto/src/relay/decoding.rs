@@ -23,13 +23,13 @@ pub(super) struct Decoding {
 
 impl Decoding {
     /// All generations below are delivered.
-    pub fn edge(&self) -> u64 {
+    pub(super) fn edge(&self) -> u64 {
         self.edge
     }
 
     /// Takes an innovative row. The hop's receiver has checked it: its generation is open, its vector fits
     /// the length, which never changes.
-    pub fn receive(&mut self, row: &Recoded<'_>) {
+    pub(super) fn receive(&mut self, row: &Recoded<'_>) {
         let Some(index) = row.generation.checked_sub(self.edge) else { return };
         self.length = row.length;
         let index = index as usize;
@@ -51,7 +51,7 @@ impl Decoding {
     }
 
     /// Copies the next symbol to the front of `out` and returns its length. It may have zeros at its end.
-    pub fn poll(&mut self, out: &mut [u8]) -> Option<usize> {
+    pub(super) fn poll(&mut self, out: &mut [u8]) -> Option<usize> {
         if self.length > 0 && self.returned == self.length {
             self.open.pop_front();
             (self.edge, self.returned) = (self.edge + 1, 0);

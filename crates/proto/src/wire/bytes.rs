@@ -56,12 +56,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The unread bytes.
-    pub const fn rest(&self) -> &'a [u8] {
+    pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Number of unread bytes.
-    pub const fn remaining(&self) -> usize {
+    pub(crate) const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the next `N` bytes as an array.
-    pub const fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+    pub(crate) const fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.rest = rest;
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes all unread bytes.
-    pub const fn take_rest(&mut self) -> &'a [u8] {
+    pub(crate) const fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.rest = &[];
         rest
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes three bytes.
-    pub fn u24(&mut self) -> Result<u32, Truncated> {
+    pub(crate) fn u24(&mut self) -> Result<u32, Truncated> {
         self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends the low three bytes of `value`.
-    pub fn u24(&mut self, value: u32) -> Result<(), Full> {
+    pub(crate) fn u24(&mut self, value: u32) -> Result<(), Full> {
         let [_, low @ ..] = value.to_be_bytes();
         self.bytes(&low)
     }
@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Overwrites written bytes from position `at`, for lengths that are known only later.
-    pub fn patch(&mut self, at: usize, bytes: &[u8]) -> Result<(), Full> {
+    pub(crate) fn patch(&mut self, at: usize, bytes: &[u8]) -> Result<(), Full> {
         let written = self.buffer.get_mut(..self.len).ok_or(Full)?;
         let place = written.get_mut(at..).and_then(|tail| tail.get_mut(..bytes.len())).ok_or(Full)?;
         place.copy_from_slice(bytes);
@@ -238,7 +238,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Runs `write`, all or nothing. If it fails, the position is restored.
-    pub fn atomically<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, Full>) -> Result<T, Full> {
+    pub(crate) fn atomically<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, Full>) -> Result<T, Full> {
         let start = self.len;
         write(self).inspect_err(|_| self.len = start)
     }

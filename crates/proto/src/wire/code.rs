@@ -154,7 +154,7 @@ pub struct CodeSet(pub(crate) u16);
 
 impl CodeSet {
     /// The codes of a peer that announces none.
-    pub const RLC: Self = Self(1);
+    pub(crate) const RLC: Self = Self(1);
 
     /// The codes that this crate decodes.
     pub fn all() -> Self {

@@ -15,25 +15,25 @@ use super::frame::{Malformed, number};
 use super::time::TIME_UNIT;
 
 /// Maximum number of packet number ranges in one FEEDBACK.
-pub const MAX_RANGES: u64 = 64;
+pub(crate) const MAX_RANGES: u64 = 64;
 /// Maximum number of stream limits in one FEEDBACK.
-pub const MAX_LIMITS: u64 = 64;
+pub(crate) const MAX_LIMITS: u64 = 64;
 /// Maximum number of lanes in one FEEDBACK.
-pub const MAX_LANES: u64 = 16;
+pub(crate) const MAX_LANES: u64 = 16;
 /// Maximum number of undecoded runs of one lane.
-pub const MAX_RUNS: u64 = 32;
+pub(crate) const MAX_RUNS: u64 = 32;
 /// Maximum number of regions beyond the undecoded runs of one lane.
-pub const MAX_REGIONS: u64 = 63;
+pub(crate) const MAX_REGIONS: u64 = 63;
 /// Value of `largest` when nothing was received.
 pub(super) const NOTHING: u64 = VARINT_MAX;
 
 pub(super) mod flag {
-    pub const ECN: u8 = 1;
-    pub const STREAM_CREDIT: u8 = 2;
-    pub const LANES: u8 = 4;
-    pub const ELICITS: u8 = 8;
-    pub const ARRIVAL: u8 = 16;
-    pub const ALL: u8 = 31;
+    pub(crate) const ECN: u8 = 1;
+    pub(crate) const STREAM_CREDIT: u8 = 2;
+    pub(crate) const LANES: u8 = 4;
+    pub(crate) const ELICITS: u8 = 8;
+    pub(crate) const ARRIVAL: u8 = 16;
+    pub(crate) const ALL: u8 = 31;
 }
 
 /// Number of packets received with each ECN mark, since the path began.

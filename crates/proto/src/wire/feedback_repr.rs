@@ -26,7 +26,7 @@ const ARRIVAL_LEN: usize = 3;
 pub struct StreamCreditRepr<'a> {
     /// Number of streams that the peer may have opened in all.
     pub streams: u64,
-    /// `(stream, absolute byte limit)`. Only the first [`MAX_LIMITS`] are written.
+    /// `(stream, absolute byte limit)`. Only the first `MAX_LIMITS` are written.
     pub limits: &'a [(u64, u64)],
 }
 
@@ -44,10 +44,10 @@ pub struct LaneRepr<'a> {
     /// Lower ids are accepted; at least `edge`.
     pub limit: SourceId,
     /// Runs of undecoded ids, lowest first, none empty, disjoint, not adjacent, all in `edge .. end`. The
-    /// lowest runs that fit are written, at most [`MAX_RUNS`].
+    /// lowest runs that fit are written, at most `MAX_RUNS`.
     pub undecoded: &'a [Range<SourceId>],
     /// Adjacent regions of ids from `end` up, none empty, with the deficit of each, at most its length. If
-    /// all runs fit, the lowest regions that fit are written, at most [`MAX_REGIONS`].
+    /// all runs fit, the lowest regions that fit are written, at most `MAX_REGIONS`.
     pub regions: &'a [(Range<SourceId>, u64)],
 }
 
@@ -55,7 +55,7 @@ pub struct LaneRepr<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct FeedbackRepr<'a> {
     /// Packet numbers received: newest range first, disjoint, not adjacent; empty if nothing was received.
-    /// The newest ranges that fit are written, at most one less than [`MAX_RANGES`].
+    /// The newest ranges that fit are written, at most one less than `MAX_RANGES`.
     pub received: &'a [RangeInclusive<u64>],
     /// Time since the packet with the highest number arrived, written in units of 16 us.
     pub delay: Duration,
@@ -66,7 +66,7 @@ pub struct FeedbackRepr<'a> {
     pub ecn: Option<EcnCounts>,
     /// Stream credit, if it changed or was not acknowledged yet.
     pub stream_credit: Option<StreamCreditRepr<'a>>,
-    /// Lane reports. Only the first [`MAX_LANES`] are written.
+    /// Lane reports. Only the first `MAX_LANES` are written.
     pub lanes: &'a [LaneRepr<'a>],
     /// Whether it carries credit that was not acknowledged yet.
     pub elicits: bool,
@@ -122,7 +122,7 @@ impl FeedbackRepr<'_> {
     }
 
     /// Bytes with the newest range only and without runs. [`Self::emit`] succeeds with this much room.
-    pub fn least_len(&self) -> usize {
+    pub(crate) fn least_len(&self) -> usize {
         // Type, flags, number of ranges.
         let mut len = 3_usize.saturating_add(if self.arrival().is_some() { ARRIVAL_LEN } else { 0 });
         let mut add = |value: u64| len = len.saturating_add(varint_len(value));

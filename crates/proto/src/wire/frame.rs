@@ -16,41 +16,41 @@ use super::recoded::{Ranks, Recoded};
 use super::train::{self, TrainReport};
 
 /// Maximum length of the reason of a CLOSE and of the text of a POLICY, in bytes.
-pub const MAX_TEXT: usize = 256;
+pub(crate) const MAX_TEXT: usize = 256;
 /// Maximum length of a REKEY message in bytes, more than twice the length of those of version 1, which have
 /// 48 and 96.
-pub const MAX_NOISE: usize = 256;
+pub(super) const MAX_NOISE: usize = 256;
 /// Maximum length of a span on the wire, in symbols. It bounds the decoder's memory.
-pub const MAX_SPAN: u64 = 1024;
+pub(crate) const MAX_SPAN: u64 = 1024;
 /// Maximum length of a source symbol, so that it fits the largest UDP payload beside packet and repair
 /// headers.
-pub const MAX_SYMBOL: usize = 65_472;
+pub(crate) const MAX_SYMBOL: usize = 65_472;
 /// Types from here up are ignorable.
 const IGNORABLE: u64 = 0x40;
 
 mod kind {
-    pub const PAD: u8 = 0x00;
-    pub const PING: u8 = 0x01;
-    pub const FEEDBACK: u8 = 0x02;
-    pub const CLOSE: u8 = 0x03;
-    pub const POLICY: u8 = 0x04;
-    pub const PATH_CHALLENGE: u8 = 0x05;
-    pub const PATH_RESPONSE: u8 = 0x06;
-    pub const NEW_CID: u8 = 0x07;
-    pub const SLICE: u8 = 0x08;
-    pub const BASE: u8 = 0x09;
-    pub const REKEY: u8 = 0x0a;
-    pub const SLICE_OF_GENERATIONS: u8 = 0x0b;
-    pub const TRAIN: u8 = 0x0c;
-    pub const TRAIN_REPORT: u8 = 0x0d;
-    pub const RANKS: u8 = 0x0e;
-    pub const SOURCE: u8 = 0x10;
-    pub const SOURCE_AGAIN: u8 = 0x11;
-    pub const REPAIR: u8 = 0x12;
-    pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
-    pub const RECODED: u8 = 0x18;
+    pub(super) const PAD: u8 = 0x00;
+    pub(super) const PING: u8 = 0x01;
+    pub(super) const FEEDBACK: u8 = 0x02;
+    pub(super) const CLOSE: u8 = 0x03;
+    pub(super) const POLICY: u8 = 0x04;
+    pub(super) const PATH_CHALLENGE: u8 = 0x05;
+    pub(super) const PATH_RESPONSE: u8 = 0x06;
+    pub(super) const NEW_CID: u8 = 0x07;
+    pub(super) const SLICE: u8 = 0x08;
+    pub(super) const BASE: u8 = 0x09;
+    pub(super) const REKEY: u8 = 0x0a;
+    pub(super) const SLICE_OF_GENERATIONS: u8 = 0x0b;
+    pub(super) const TRAIN: u8 = 0x0c;
+    pub(super) const TRAIN_REPORT: u8 = 0x0d;
+    pub(super) const RANKS: u8 = 0x0e;
+    pub(super) const SOURCE: u8 = 0x10;
+    pub(super) const SOURCE_AGAIN: u8 = 0x11;
+    pub(super) const REPAIR: u8 = 0x12;
+    pub(super) const REPAIR_ON_FEEDBACK: u8 = 0x13;
+    pub(super) const RECODED: u8 = 0x18;
     /// Added to the four types above for a lane in generations.
-    pub const OF_GENERATIONS: u8 = 0x04;
+    pub(super) const OF_GENERATIONS: u8 = 0x04;
 }
 
 /// How the symbols of a lane are coded together. It never changes during the life of a lane.
@@ -144,10 +144,10 @@ pub enum Frame<'a> {
     Close {
         /// Error code; codes from 256 up belong to the application.
         code: u64,
-        /// Reason as text for people; at most [`MAX_TEXT`] bytes.
+        /// Reason as text for people; at most `MAX_TEXT` bytes.
         reason: &'a str,
     },
-    /// Layout, code and redundancy that the peer requests from us, as text; at most [`MAX_TEXT`] bytes.
+    /// Layout, code and redundancy that the peer requests from us, as text; at most `MAX_TEXT` bytes.
     Policy(&'a str),
     /// A token that the receiver must echo on the same path.
     PathChallenge([u8; 8]),
@@ -174,7 +174,7 @@ pub enum Frame<'a> {
         id: SourceId,
         /// Offset of these bytes in the symbol.
         offset: usize,
-        /// Length of the symbol; at most [`MAX_SYMBOL`].
+        /// Length of the symbol; at most `MAX_SYMBOL`.
         total: usize,
         /// At least one byte; they end at or before `total`.
         bytes: &'a [u8],
@@ -237,7 +237,7 @@ pub enum Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Whether the packet that carries this frame must be acknowledged.
-    pub fn elicits_ack(&self) -> bool {
+    pub(crate) fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
             Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) | Self::Ranks(_) => false,
@@ -490,7 +490,7 @@ const fn base_from(layout: Layout, id: RepairId) -> SourceId {
 }
 
 /// Writes a REPAIR frame up to its symbol. The caller appends the symbol, up to the end of the packet. `base`
-/// is at most the span's first id, or the span's end in generations. The span is at most [`MAX_SPAN`] long. A
+/// is at most the span's first id, or the span's end in generations. The span is at most `MAX_SPAN` long. A
 /// code without a code point is a bug of the caller and returns [`Full`].
 pub fn write_repair_header(
     w: &mut Writer<'_>,

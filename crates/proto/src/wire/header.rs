@@ -25,7 +25,7 @@ pub const REPLY_MAX: usize = 150;
 /// Exact length of a COOKIE: the clear bytes, a nonce and a cookie of 16 bytes each, and the tag.
 pub const COOKIE_LEN: usize = LONG_HEADER_LEN + COOKIE_NONCE_LEN + MAC_LEN + TAG_LEN;
 /// Bytes of the nonce in a COOKIE.
-pub const COOKIE_NONCE_LEN: usize = 16;
+pub(crate) const COOKIE_NONCE_LEN: usize = 16;
 /// The version that this crate implements: "TW", 0, 1.
 pub const VERSION: u32 = 0x5457_0001;
 
@@ -67,7 +67,7 @@ pub enum LongKind {
 /// How the two sides authenticate each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Auth {
+pub(crate) enum Auth {
     /// 1: with one shared secret (`NNpsk0`).
     Psk,
     /// 2: with their public keys (`IKpsk2`).
@@ -155,13 +155,13 @@ pub struct LongHeader<'a> {
     /// Connection id that the sender chose for itself; random in a COOKIE.
     pub source: ConnectionId,
     /// How the two sides authenticate each other.
-    pub auth: Auth,
+    pub(crate) auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// The 25 clear bytes. Those of a HELLO are part of the Noise prologue.
     pub clear: &'a [u8],
     /// The Noise message. In a COOKIE: the nonce and the sealed cookie.
-    pub noise: &'a [u8],
+    pub(crate) noise: &'a [u8],
     /// The bytes that mac1 covers.
     pub authenticated: &'a [u8],
     /// The received mac1. In a COOKIE: the tag.
@@ -262,27 +262,27 @@ impl<'a> LongHeader<'a> {
 
 /// The fields of a long header to write.
 #[derive(Clone, Copy, Debug)]
-pub struct LongRepr {
+pub(crate) struct LongRepr {
     /// HELLO, REPLY or COOKIE.
     pub kind: LongKind,
     /// Five random bits.
     pub grease: u8,
     /// In a HELLO: random, or the id of a connection that the writer asks about. Otherwise the connection id
     /// that the initiator chose.
-    pub destination: ConnectionId,
+    pub(crate) destination: ConnectionId,
     /// Connection id that the writer chose for itself; random in a COOKIE.
     pub source: ConnectionId,
     /// How the two sides authenticate each other.
-    pub auth: Auth,
+    pub(crate) auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// Length of the following Noise message in bytes. In a COOKIE: length of nonce and cookie.
-    pub noise_len: u16,
+    pub(crate) noise_len: u16,
 }
 
 impl LongRepr {
     /// Writes the 25 clear bytes.
-    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+    pub(crate) fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         let kind = match self.kind {
             LongKind::Hello => 0,
             LongKind::Reply => 1 << TYPE_SHIFT,

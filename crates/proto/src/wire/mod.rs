@@ -28,23 +28,23 @@ mod train;
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
 pub(crate) use code::longest_parameters;
 pub use code::{CodeName, CodeSet, code_name, parse_code};
-pub use feedback::{
-    EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, Received,
-    Regions, Runs, StreamLimits,
-};
+pub use feedback::{EcnCounts, Feedback, LaneReport, Lanes, Received, Regions, Runs, StreamLimits};
 pub use feedback_repr::{FeedbackRepr, LaneRepr, StreamCreditRepr};
 pub use frame::{
-    Frame, FrameError, Frames, Layout, MAX_SPAN, MAX_SYMBOL, MAX_TEXT, Malformed, pad, repair_header_len,
-    source_header_len, write_grease, write_repair_header, write_source_header,
+    Frame, FrameError, Frames, Layout, Malformed, pad, repair_header_len, source_header_len, write_grease,
+    write_repair_header, write_source_header,
 };
+pub(crate) use frame::{MAX_SYMBOL, MAX_TEXT};
 pub(crate) use header::PHASE_BIT;
+pub(crate) use header::{Auth, COOKIE_NONCE_LEN, LongRepr};
 pub use header::{
-    Auth, COOKIE_LEN, COOKIE_NONCE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader,
-    LongKind, LongRepr, MAC_LEN, PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION,
-    write_short_header,
+    COOKIE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader, LongKind, MAC_LEN,
+    PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION, write_short_header,
 };
-pub use recoded::{MAX_GENERATION, MAX_GENERATIONS, Ranks, Recoded};
-pub use symbol::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room};
+pub(crate) use recoded::{MAX_GENERATION, MAX_GENERATIONS};
+pub use recoded::{Ranks, Recoded};
+pub(crate) use symbol::message_room;
+pub use symbol::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader};
 pub use time::TIME_MODULUS;
 pub(crate) use time::{TIME_UNIT, time_units, units_between};
 pub use train::{MAX_TRAIN, TrainReport};

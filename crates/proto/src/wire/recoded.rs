@@ -11,10 +11,10 @@ use super::frame::Malformed;
 
 /// Maximum number of symbols of a generation of the relayed lane, and so of coefficients in a frame. More
 /// would cost each packet more bytes than they save repairs.
-pub const MAX_GENERATION: u8 = 64;
+pub(crate) const MAX_GENERATION: u8 = 64;
 /// Maximum number of ranks in a RANKS frame, and of generations that an end accepts at once. With
 /// generations of 32 symbols this is 4.9 MB. Chosen.
-pub const MAX_GENERATIONS: u64 = 128;
+pub(crate) const MAX_GENERATIONS: u64 = 128;
 
 /// A combination of the symbols of one generation of the relayed lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Ranks<'a> {
     pub edge: u64,
     /// This many generations from `edge` up are accepted.
     pub room: u64,
-    /// Independent symbols received of the generations from `edge` up; at most [`MAX_GENERATIONS`].
+    /// Independent symbols received of the generations from `edge` up; at most `MAX_GENERATIONS`.
     pub ranks: &'a [u8],
 }
 

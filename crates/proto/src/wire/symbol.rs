@@ -15,19 +15,19 @@ const IGNORABLE: u8 = 0x40;
 const OPEN_MAX: usize = 0x3fff;
 
 mod kind {
-    pub const PADDING: u8 = 0x00;
-    pub const RESET: u8 = 0x01;
-    pub const STOP: u8 = 0x02;
-    pub const STREAM: u8 = 0x08;
-    pub const STREAM_LAST: u8 = 0x0f;
-    pub const MESSAGE: u8 = 0x10;
-    pub const MESSAGE_LAST: u8 = 0x17;
-    pub const BEGINS: u8 = 1;
-    pub const ENDS: u8 = 2;
-    pub const IN_ORDER: u8 = 4;
-    pub const FIN: u8 = 1;
-    pub const LENGTH: u8 = 2;
-    pub const OFFSET: u8 = 4;
+    pub(super) const PADDING: u8 = 0x00;
+    pub(super) const RESET: u8 = 0x01;
+    pub(super) const STOP: u8 = 0x02;
+    pub(super) const STREAM: u8 = 0x08;
+    pub(super) const STREAM_LAST: u8 = 0x0f;
+    pub(super) const MESSAGE: u8 = 0x10;
+    pub(super) const MESSAGE_LAST: u8 = 0x17;
+    pub(super) const BEGINS: u8 = 1;
+    pub(super) const ENDS: u8 = 2;
+    pub(super) const IN_ORDER: u8 = 4;
+    pub(super) const FIN: u8 = 1;
+    pub(super) const LENGTH: u8 = 2;
+    pub(super) const OFFSET: u8 = 4;
 }
 
 /// The first five bytes of a symbol.
@@ -127,7 +127,7 @@ impl<'a> SymbolFrames<'a> {
     }
 
     /// Whether nothing follows the frames that were taken.
-    pub const fn is_over(&self) -> bool {
+    pub(crate) const fn is_over(&self) -> bool {
         self.reader.is_empty()
     }
 
@@ -232,7 +232,7 @@ impl SymbolFrame<'_> {
 }
 
 /// Bytes of a message that fit into one MESSAGE frame in `room` bytes; `None` if not even its header fits.
-pub const fn message_room(room: usize) -> Option<usize> {
+pub(crate) const fn message_room(room: usize) -> Option<usize> {
     room.checked_sub(1_usize.saturating_add(varint_len(room as u64)))
 }
 
@@ -254,7 +254,7 @@ pub struct OpenStream {
 
 impl OpenStream {
     /// Bytes of the header, without the frame's data.
-    pub const fn header_len(stream: u64, offset: u64) -> usize {
+    pub(crate) const fn header_len(stream: u64, offset: u64) -> usize {
         let offset_len = if offset > 0 { varint_len(offset) } else { 0 };
         // Type and length.
         3_usize.saturating_add(varint_len(stream)).saturating_add(offset_len)

@@ -1,7 +1,7 @@
 //! The codes of the streaming-code paper without a protocol: one packet per slot, exact feedback, and each
 //! innovative packet worth one symbol.
 //!
-//! It checks the mathematics of `tidewire_proto::model`, and stands between that and the real code in the
+//! It checks the mathematics of `tidewire_model`, and stands between that and the real code in the
 //! papers' reproductions. Delay is in slots: the slot in which a source symbol is delivered in order, minus
 //! the slot in which it was sent.
 

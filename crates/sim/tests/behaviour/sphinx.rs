@@ -46,7 +46,7 @@ fn share(profile: Profile) -> f64 {
     report.goodput_bps / (100e6 * 0.94)
 }
 
-/// The goals are those of long runs (docs/sphinx.md section 6); this one is 7 s, start included.
+/// The goals are those of long runs (docs/sphinx.md section 9); this one is 7 s, start included.
 #[test]
 fn goodput_on_a_link_that_marks() {
     let shares = [SPHINX_PRINTED, sphinx(100), STREAM].map(share);

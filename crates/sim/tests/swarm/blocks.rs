@@ -1,7 +1,7 @@
 //! Random choices of the profiles `sphinx` and `rcdp`: any code, any trigger, blocks of any length.
 
 use tidewire_codec::{Code, Elimination};
-use tidewire_proto::model::sphinx::Rounding;
+use tidewire_model::sphinx::Rounding;
 use tidewire_proto::profile::{Profile, rcdp, rcdp_basic, sphinx};
 use tidewire_proto::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks, Trigger};
 

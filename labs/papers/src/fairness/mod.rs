@@ -13,7 +13,7 @@ mod runs;
 
 use std::time::Duration;
 
-use tidewire_proto::model::fairness::NoFairShare;
+use tidewire_model::fairness::NoFairShare;
 use tidewire_sim::network::Control;
 
 use self::runs::{Measured, Setting, System, on_a_line};

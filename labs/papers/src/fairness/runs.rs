@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tidewire_model::fairness::{Allocation, NoFairShare, jain};
 use tidewire_proto::config::Config;
-use tidewire_proto::model::fairness::{Allocation, NoFairShare, jain};
 use tidewire_proto::profile::{Profile, STREAM, pipeline};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, PipelineBlocks, Ratio, Redundancy};

@@ -2,7 +2,7 @@
 //! Invariant: the arguments of a function determine its result, draws included.
 
 use tidewire_codec::{Code, Elimination, Generation, PeelingDecoder};
-use tidewire_proto::model::sphinx::{Block, Form, Rounding};
+use tidewire_model::sphinx::{Block, Form, Rounding};
 
 use crate::row::{How, Row};
 

@@ -13,8 +13,8 @@ mod lab;
 pub mod runs;
 
 use tidewire_figures::milliseconds;
-use tidewire_proto::model::gilbert::Gilbert;
-use tidewire_proto::model::streaming::{Streaming, printed};
+use tidewire_model::gilbert::Gilbert;
+use tidewire_model::streaming::{Streaming, printed};
 use tidewire_proto::profile::{ARQ, Profile, STREAM, block};
 use tidewire_proto::redundancy::{Answer, Proactive, Redundancy};
 use tidewire_sim::ideal;

@@ -50,7 +50,7 @@ impl Batch {
 
 impl Ahead {
     /// Copies a repair to `out`, removes it here, and returns its length.
-    pub fn take(&mut self, code: Code, id: RepairId, out: &mut [u8]) -> Option<usize> {
+    pub(super) fn take(&mut self, code: Code, id: RepairId, out: &mut [u8]) -> Option<usize> {
         let batch = self.batches.get_mut(&id.first.0)?;
         let place = batch.place(code, id)?;
         let symbol = batch.symbols.get_mut(place)?.take()?;
@@ -65,7 +65,7 @@ impl Ahead {
     }
 
     /// Drops the generations below `base`, whose repairs are no longer needed.
-    pub fn release_before(&mut self, base: SourceId) {
+    pub(super) fn release_before(&mut self, base: SourceId) {
         while let Some(first) = self.batches.first_entry().filter(|first| first.get().end() <= base) {
             self.count -= first.remove().symbols.len();
         }
@@ -74,7 +74,7 @@ impl Ahead {
         }
     }
 
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         let made = self.batches.values().filter(|batch| batch.is_made);
         made.map(|batch| batch.symbols.iter().flatten().count() * batch.len).sum()
     }
@@ -83,7 +83,7 @@ impl Ahead {
 impl LaneSender {
     /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
     /// `inline` products. Repairs beyond the bound are computed when they are sent.
-    pub fn make_ahead(&mut self, closed: Closed, inline: usize) {
+    pub(crate) fn make_ahead(&mut self, closed: Closed, inline: usize) {
         self.ahead.closed.push_back(closed);
         let Closed { first, count, code, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
@@ -111,17 +111,17 @@ impl LaneSender {
     }
 
     /// The next job for a worker.
-    pub fn poll_job(&mut self) -> Option<Encode> {
+    pub(crate) fn poll_job(&mut self) -> Option<Encode> {
         self.ahead.jobs.pop_front()
     }
 
     /// Whether [`Self::poll_job`] has a job.
-    pub fn has_job(&self) -> bool {
+    pub(crate) fn has_job(&self) -> bool {
         !self.ahead.jobs.is_empty()
     }
 
     /// Takes the result of a job from [`Self::poll_job`]. Ignored if the generation is no longer needed.
-    pub fn handle_job(&mut self, made: Encoded) {
+    pub(crate) fn handle_job(&mut self, made: Encoded) {
         let batch = self.ahead.batches.get_mut(&made.generation.first().0);
         if let Some(batch) = batch.filter(|batch| batch.generation == made.generation && !batch.is_made) {
             batch.symbols = made.symbols.into_iter().map(Some).collect();
@@ -131,7 +131,7 @@ impl LaneSender {
 
     /// Whether a proactive repair should wait until a worker has computed it. An answer never waits,
     /// because the peer needs it now.
-    pub fn is_coming(&self, repair: &Repair) -> bool {
+    pub(crate) fn is_coming(&self, repair: &Repair) -> bool {
         match *repair {
             Repair::Coded { first, count, row: Some(row), on_feedback: false } => {
                 self.ahead.is_coming(row.code, RepairId { first, count, key: row.key })

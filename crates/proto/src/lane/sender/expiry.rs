@@ -34,7 +34,7 @@ pub(crate) struct Expired {
 
 impl LaneSender {
     /// Queues a message that should be at the receiver at `deadline`. Returns false if there is no room.
-    pub fn send_message(
+    pub(crate) fn send_message(
         &mut self,
         message: &[u8],
         in_order: bool,
@@ -62,7 +62,7 @@ impl LaneSender {
     }
 
     /// Whether the peer may lack a symbol of an important message that was sent.
-    pub fn has_important(&self) -> bool {
+    pub(crate) fn has_important(&self) -> bool {
         self.messages.important.front().is_some_and(|run| run.start < self.ids.sent)
     }
 
@@ -75,13 +75,13 @@ impl LaneSender {
 
     /// Whether a message that is delivered in order was written in the last second. Others like it are then
     /// expected to follow.
-    pub fn is_in_order(&self, now: Time) -> bool {
+    pub(crate) fn is_in_order(&self, now: Time) -> bool {
         self.messages.last_in_order.is_some_and(|last| now.since(last) < IN_ORDER_FOR)
     }
 
     /// Gives up messages whose deadline is before `arrival`, the time at which a packet sent now would
     /// arrive.
-    pub fn expire(&mut self, arrival: Time) {
+    pub(crate) fn expire(&mut self, arrival: Time) {
         let mut over = false;
         while let Some(front) = self.messages.deadlines.front() {
             let known = front.end <= self.ids.base;
@@ -104,7 +104,7 @@ impl LaneSender {
     }
 
     /// The arrival time for which [`Self::expire`] next has something to do.
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.messages.deadlines.front().filter(|front| front.end <= self.ids.peer_limit).map(|front| front.at)
     }
 
@@ -140,25 +140,25 @@ impl LaneSender {
     }
 
     /// Whether the peer, by its last report, may still wait for symbols that were given up.
-    pub fn is_base_news(&self) -> bool {
+    pub(crate) fn is_base_news(&self) -> bool {
         self.messages.given_up > self.reported.report.edge
     }
 
     /// Whether the peer must be told the base: it may still wait for given-up symbols, and no packet in
     /// flight tells it.
-    pub fn owes_base(&self) -> bool {
+    pub(crate) fn owes_base(&self) -> bool {
         self.is_base_news() && self.messages.said_in.is_none()
     }
 
     /// Records that packet `number` carries the base.
-    pub fn on_base_said(&mut self, number: u64) {
+    pub(crate) fn on_base_said(&mut self, number: u64) {
         if self.is_base_news() {
             self.messages.said_in.get_or_insert(number);
         }
     }
 
     /// Called when packet `number` was lost.
-    pub fn on_packet_lost(&mut self, number: u64) {
+    pub(crate) fn on_packet_lost(&mut self, number: u64) {
         if self.messages.said_in == Some(number) {
             self.messages.said_in = None;
         }

@@ -19,7 +19,7 @@ const LEAST_PART: usize = 128;
 impl LaneSender {
     /// Number of symbols that may still be filled if `allowance` symbols may be queued, the open one
     /// included.
-    pub fn room(&self, allowance: usize) -> usize {
+    pub(crate) fn room(&self, allowance: usize) -> usize {
         let stuck = self.window.is_full() && !self.may_grow();
         let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
         fresh + usize::from(self.open.is_some())
@@ -28,7 +28,7 @@ impl LaneSender {
     /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len`
     /// bytes. `fin` means that the stream ends after the last byte. Returns the number of bytes taken, and
     /// whether the end was taken too.
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         stream: u64,
         offset: u64,
@@ -90,7 +90,7 @@ impl LaneSender {
 
     /// Writes a frame that carries no stream bytes, however many symbols are queued. Returns false if the
     /// ring is full.
-    pub fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
+    pub(crate) fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
         loop {
             if !self.ensure_open(symbol_len, usize::MAX) {
                 return false;
@@ -111,7 +111,7 @@ impl LaneSender {
     }
 
     /// Removes the bytes of a stream from symbols that were not sent yet. Returns the lowest offset removed.
-    pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
+    pub(crate) fn withdraw(&mut self, stream: u64) -> Option<u64> {
         let mut first: Option<u64> = None;
         let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
         for id in self.ids.sent.0..self.window.ids().end.0 {
@@ -131,7 +131,7 @@ impl LaneSender {
     }
 
     /// Further symbols that this end and the peer take now.
-    pub fn credit(&self) -> u64 {
+    pub(crate) fn credit(&self) -> u64 {
         let end = self.window.ids().end;
         let most = if self.may_grow() { self.max_capacity } else { self.window.capacity() };
         (most.saturating_sub(self.held()) as u64).min(self.ids.peer_limit.since(end))
@@ -184,7 +184,7 @@ impl LaneSender {
     /// was sent before it was full. It is held for `hold` after that symbol was sent. So the first bytes
     /// after a pause leave at once, as does the rest of a record that is longer than a packet. Small records
     /// in quick succession share a packet.
-    pub fn held_until(&self, hold: impl FnOnce() -> Duration) -> Option<Time> {
+    pub(crate) fn held_until(&self, hold: impl FnOnce() -> Duration) -> Option<Time> {
         let open = self.open.as_ref()?;
         let is_next = self.ids.sent == self.window.ids().end;
         let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.ids.sent);
@@ -204,7 +204,7 @@ impl LaneSender {
     }
 
     /// Whether at least half of the ring is free. The application may then send messages again.
-    pub fn is_half_free(&self) -> bool {
+    pub(crate) fn is_half_free(&self) -> bool {
         self.held() <= self.max_capacity / 2
     }
 
@@ -214,7 +214,7 @@ impl LaneSender {
     }
 
     /// Whether the ring has room for a message of `len` bytes.
-    pub fn fits(&self, len: usize, symbol_len: usize) -> bool {
+    pub(crate) fn fits(&self, len: usize, symbol_len: usize) -> bool {
         let part = symbol_len.min(self.window.slot_len()).checked_sub(SYMBOL_HEADER_LEN).and_then(message_room);
         part.is_some_and(|part| self.held() + len / part.max(1) + 2 <= self.max_capacity)
     }

@@ -21,12 +21,12 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Adds a repair that is sent in a packet with a higher number than all packets before.
-    pub fn push(&mut self, repair: RepairInFlight) {
+    pub(super) fn push(&mut self, repair: RepairInFlight) {
         self.repairs.push(repair);
     }
 
     /// Called when the repair in `packet` is known to be received or lost. Returns the repair, only once.
-    pub fn settle(&mut self, packet: u64) -> Option<RepairInFlight> {
+    pub(super) fn settle(&mut self, packet: u64) -> Option<RepairInFlight> {
         let at = self.repairs.binary_search_by_key(&packet, |repair| repair.packet).ok()?;
         let entry = self.repairs.get_mut(at).filter(|repair| !repair.is_blank())?;
         let repair = core::mem::replace(entry, RepairInFlight::blank(packet));
@@ -39,7 +39,7 @@ impl InFlight {
     }
 
     /// The repairs, with blanks between them.
-    pub fn as_slice(&self) -> &[RepairInFlight] {
+    pub(super) fn as_slice(&self) -> &[RepairInFlight] {
         &self.repairs
     }
 }

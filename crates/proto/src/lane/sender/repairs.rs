@@ -29,7 +29,7 @@ pub(super) struct RepairKeys {
 impl LaneSender {
     /// Names a repair over `count` symbols from `first`. `key` is the key that the policy chose, if it chose
     /// one.
-    pub fn name_repair(&mut self, code: Code, first: SourceId, count: u16, key: Option<u16>) -> RepairId {
+    pub(crate) fn name_repair(&mut self, code: Code, first: SourceId, count: u16, key: Option<u16>) -> RepairId {
         let ready = self.keys.prepared.key_for(first, count).filter(|_| code == Code::Rlc);
         let key = key.or(ready).unwrap_or_else(|| {
             self.keys.last = self.keys.last.wrapping_add(1);
@@ -40,7 +40,7 @@ impl LaneSender {
 
     /// Writes a repair that is sent as packet `packet`. Uses one that was computed in advance, if there is
     /// one.
-    pub fn send_repair(
+    pub(crate) fn send_repair(
         &mut self,
         code: Code,
         id: RepairId,

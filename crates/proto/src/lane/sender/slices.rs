@@ -53,13 +53,13 @@ pub(crate) struct SliceBytes<'a> {
 
 impl LaneSender {
     /// Whether one more symbol may be sent in parts.
-    pub fn may_slice(&self) -> bool {
+    pub(crate) fn may_slice(&self) -> bool {
         self.sliced.len() < MAX_SLICED
     }
 
     /// From now on, sends a symbol that is out in parts of `each` bytes. `again` means that it was sent as a
     /// whole before. Returns whether the symbol is now sent in parts.
-    pub fn slice(&mut self, id: SourceId, each: usize, again: bool) -> bool {
+    pub(crate) fn slice(&mut self, id: SourceId, each: usize, again: bool) -> bool {
         let known = self.sliced.iter().any(|sliced| sliced.id == id);
         let Some(index) = self.index(id).filter(|_| known || self.may_slice()) else { return false };
         if self.sources[index] == Source::Lost {
@@ -72,17 +72,17 @@ impl LaneSender {
     }
 
     /// The part that must be sent next.
-    pub fn owed_slice(&self) -> Option<Slice> {
+    pub(crate) fn owed_slice(&self) -> Option<Slice> {
         self.sliced.iter().find_map(|sliced| sliced.first(|part| part == Part::Owed))
     }
 
     /// The first part of a symbol that is not known to be received, whether it is in flight or not.
-    pub fn lacking_slice(&self, id: SourceId) -> Option<Slice> {
+    pub(crate) fn lacking_slice(&self, id: SourceId) -> Option<Slice> {
         self.sliced.iter().find(|sliced| sliced.id == id)?.first(|part| part != Part::Arrived)
     }
 
     /// Returns the bytes of a part, and records that packet `packet` carries it.
-    pub fn send_slice(&mut self, slice: Slice, packet: u64) -> Option<SliceBytes<'_>> {
+    pub(crate) fn send_slice(&mut self, slice: Slice, packet: u64) -> Option<SliceBytes<'_>> {
         let sliced = self.sliced.iter_mut().find(|sliced| sliced.id == slice.id)?;
         *sliced.parts.get_mut(usize::from(slice.part))? = Part::Open(packet);
         let (offset, total) = (usize::from(slice.part) * sliced.each, sliced.total);
@@ -92,7 +92,7 @@ impl LaneSender {
     }
 
     /// Called when the part in packet `packet` is known to be received or lost.
-    pub fn on_slice_settled(&mut self, slice: Slice, packet: u64, arrived: bool) {
+    pub(crate) fn on_slice_settled(&mut self, slice: Slice, packet: u64, arrived: bool) {
         let Some(at) = self.sliced.iter().position(|sliced| sliced.id == slice.id) else { return };
         let Some(part) = self.sliced[at].parts.get_mut(usize::from(slice.part)) else { return };
         if arrived {

@@ -33,81 +33,86 @@ macro_rules! either {
 
 impl Window {
     /// `slot_len` is the length of the longest symbol; `span` is the length of the longest generation.
-    pub fn new(layout: Layout, slot_len: usize, capacity: usize, span: u16) -> Self {
+    pub(super) fn new(layout: Layout, slot_len: usize, capacity: usize, span: u16) -> Self {
         match layout {
             Layout::Sliding => Self::Sliding(Encoder::new(slot_len, capacity)),
             Layout::Generations => Self::Generations(Kept::new(slot_len, capacity, span)),
         }
     }
 
-    pub fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> Layout {
         match self {
             Self::Sliding(_) => Layout::Sliding,
             Self::Generations(_) => Layout::Generations,
         }
     }
 
-    pub fn slot_len(&self) -> usize {
+    pub(super) fn slot_len(&self) -> usize {
         either!(self, kind => kind.slot_len())
     }
 
-    pub fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         either!(self, kind => kind.capacity())
     }
 
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         either!(self, kind => kind.memory())
     }
 
-    pub fn grow(&mut self, capacity: usize) {
+    pub(super) fn grow(&mut self, capacity: usize) {
         either!(self, kind => kind.grow(capacity));
     }
 
     /// Ids from the base to the newest closed symbol.
-    pub fn ids(&self) -> Range<SourceId> {
+    pub(super) fn ids(&self) -> Range<SourceId> {
         either!(self, kind => kind.window())
     }
 
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         either!(self, kind => kind.is_full())
     }
 
     /// The buffer for the next symbol; `None` if there is no room.
-    pub fn open(&mut self) -> Option<&mut [u8]> {
+    pub(super) fn open(&mut self) -> Option<&mut [u8]> {
         either!(self, kind => kind.open())
     }
 
     /// Closes the open symbol with a length of `len` bytes.
-    pub fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
+    pub(super) fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
         either!(self, kind => kind.commit(len))
     }
 
-    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+    pub(super) fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         either!(self, kind => kind.symbol(id))
     }
 
     /// A mutable symbol. The caller must not change a symbol that a repair already mixes.
-    pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
+    pub(super) fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
         either!(self, kind => kind.symbol_mut(id))
     }
 
-    pub fn release_before(&mut self, base: SourceId) {
+    pub(super) fn release_before(&mut self, base: SourceId) {
         either!(self, kind => kind.release_before(base));
     }
 
     /// Length of a repair over this span.
-    pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+    pub(super) fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         either!(self, kind => kind.repair_len(first, count))
     }
 
     /// Writes a repair and returns its length.
-    pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+    pub(super) fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         either!(self, kind => kind.write_repair(code, id, out))
     }
 
     /// Writes a repair of the random code over the newest span, from prepared repairs if there are any. Only
     /// a sliding window prepares repairs.
-    pub fn write_prepared(&self, prepared: &mut Prepared, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+    pub(super) fn write_prepared(
+        &self,
+        prepared: &mut Prepared,
+        id: RepairId,
+        out: &mut [u8],
+    ) -> Result<usize, EncodeError> {
         match self {
             Self::Sliding(encoder) => encoder.write_prepared(prepared, id, out),
             Self::Generations(kept) => kept.write_repair(Code::Rlc, id, out),
@@ -115,7 +120,7 @@ impl Window {
     }
 
     /// Computes the next repairs of a span together. Returns whether it did.
-    pub fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> bool {
+    pub(super) fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> bool {
         match self {
             Self::Sliding(encoder) => encoder.prepare(prepared, id).is_ok(),
             Self::Generations(_) => false,
@@ -123,14 +128,14 @@ impl Window {
     }
 
     /// Frees the symbols of a generation that no repair will mix any more.
-    pub fn forget(&mut self, first: SourceId, count: u16) {
+    pub(super) fn forget(&mut self, first: SourceId, count: u16) {
         if let Self::Generations(kept) = self {
             kept.forget(first, count);
         }
     }
 
     /// Whether the symbol was freed by [`Self::forget`].
-    pub fn is_forgotten(&self, id: SourceId) -> bool {
+    pub(super) fn is_forgotten(&self, id: SourceId) -> bool {
         match self {
             Self::Sliding(_) => false,
             Self::Generations(kept) => kept.is_forgotten(id),
@@ -138,7 +143,7 @@ impl Window {
     }
 
     /// The longest generation; 0 under a sliding code.
-    pub fn span(&self) -> u16 {
+    pub(super) fn span(&self) -> u16 {
         match self {
             Self::Sliding(_) => 0,
             Self::Generations(kept) => kept.span as u16,
@@ -146,7 +151,7 @@ impl Window {
     }
 
     /// Shares the symbols of a generation, so that a job can read them.
-    pub fn share(&self, first: SourceId, count: u16) -> Option<Vec<Symbol>> {
+    pub(super) fn share(&self, first: SourceId, count: u16) -> Option<Vec<Symbol>> {
         match self {
             Self::Sliding(_) => None,
             Self::Generations(kept) => Some(kept.span(first, count).ok()?.cloned().collect()),
@@ -154,7 +159,7 @@ impl Window {
     }
 
     /// Reserves the memory for [`Self::prepare`].
-    pub fn reserve_prepared(&self, prepared: &mut Prepared) {
+    pub(super) fn reserve_prepared(&self, prepared: &mut Prepared) {
         if let Self::Sliding(encoder) = self {
             encoder.reserve_prepared(prepared);
         }

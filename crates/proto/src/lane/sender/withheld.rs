@@ -55,7 +55,7 @@ impl FirstMixed {
 
 impl LaneSender {
     /// As [`Self::send_source`], for a symbol that no packet carries.
-    pub fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
+    pub(crate) fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
         let state = match self.layout() {
             Layout::Sliding => Source::Withheld,
             // If the repairs of its generation no longer fit the path, it is sent in parts.
@@ -70,7 +70,7 @@ impl LaneSender {
     }
 
     /// Adds an empty symbol and withholds it. Returns false if a symbol is waiting, or there is no room.
-    pub fn withhold_empty(&mut self, now: Time) -> bool {
+    pub(crate) fn withhold_empty(&mut self, now: Time) -> bool {
         if self.queued() > 0 || self.credit() == 0 || !self.open_empty() {
             return false;
         }
@@ -106,7 +106,7 @@ impl LaneSender {
 
     /// Repairs over `count` symbols from `first` no longer fit the path. From now on, those of the symbols
     /// that were not sent themselves count as lost.
-    pub fn lose_withheld(&mut self, first: SourceId, count: u16) {
+    pub(crate) fn lose_withheld(&mut self, first: SourceId, count: u16) {
         for id in (first.0..first.0 + u64::from(count)).map(SourceId) {
             if let Some(index) = self.index(id)
                 && matches!(self.sources[index], Source::Withheld | Source::Mixed)

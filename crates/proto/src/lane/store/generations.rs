@@ -78,7 +78,13 @@ impl Open {
 
 impl Generations {
     /// Starts at `edge`. Symbols have at most `slot_len` bytes, generations at most `max_span` symbols.
-    pub fn new(slot_len: usize, max_span: u16, elimination: Elimination, capacity: usize, edge: SourceId) -> Self {
+    pub(super) fn new(
+        slot_len: usize,
+        max_span: u16,
+        elimination: Elimination,
+        capacity: usize,
+        edge: SourceId,
+    ) -> Self {
         Self {
             slot_len,
             max_span,
@@ -98,7 +104,7 @@ impl Generations {
         }
     }
 
-    pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, CloseCode> {
+    pub(super) fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, CloseCode> {
         if symbol.is_empty() || symbol.len() > self.slot_len {
             return Err(CloseCode::Protocol);
         }
@@ -115,7 +121,7 @@ impl Generations {
         Ok(Reception::Innovative)
     }
 
-    pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, CloseCode> {
+    pub(super) fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, CloseCode> {
         let is_wrong = symbol.is_empty() || symbol.len() > self.slot_len || id.count > self.max_span;
         if is_wrong || code.check(id).is_err() {
             return Err(CloseCode::Protocol);
@@ -225,17 +231,17 @@ impl Generations {
     }
 
     /// The next job whose number of products is in `products`.
-    pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<Decode> {
+    pub(super) fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<Decode> {
         let next = self.jobs.iter().position(|job| products.contains(&job.products()))?;
         self.jobs.remove(next)
     }
 
-    pub fn has_job(&self) -> bool {
+    pub(super) fn has_job(&self) -> bool {
         !self.jobs.is_empty()
     }
 
     /// Takes the result of a job and drops the repairs that it used.
-    pub fn handle_job(&mut self, done: Decoded) -> Result<(), CloseCode> {
+    pub(super) fn handle_job(&mut self, done: Decoded) -> Result<(), CloseCode> {
         let first = done.first.0;
         self.held -= done.repairs;
         // A generation of full rank fails to decode only if symbol lengths contradict each other.
@@ -304,14 +310,14 @@ impl Generations {
 
     /// Gives up symbols below `id`, which the peer will not send any more. Recovered symbols are still
     /// decoded.
-    pub fn skip_before(&mut self, id: SourceId) {
+    pub(super) fn skip_before(&mut self, id: SourceId) {
         self.given_up = self.given_up.max(id.0);
         self.reach(id.0);
         self.advance();
     }
 
     /// Forgets symbols below `floor` that no open generation needs.
-    pub fn release_before(&mut self, floor: SourceId) {
+    pub(super) fn release_before(&mut self, floor: SourceId) {
         let needed = self.open.first_key_value().map_or(self.edge, |(first, _)| self.edge.min(*first));
         let floor = floor.0.min(needed).max(self.floor);
         let gone = ((floor - self.floor) as usize).min(self.symbols.len());
@@ -319,46 +325,46 @@ impl Generations {
         self.floor = floor;
     }
 
-    pub fn poll_decoded(&mut self) -> Option<tidewire_codec::Decoded> {
+    pub(super) fn poll_decoded(&mut self) -> Option<tidewire_codec::Decoded> {
         self.fresh.pop_front()
     }
 
-    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+    pub(super) fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         self.slot(id.0).map(|symbol| symbol.as_slice())
     }
 
-    pub fn is_decoded(&self, id: SourceId) -> bool {
+    pub(super) fn is_decoded(&self, id: SourceId) -> bool {
         self.is_known(id.0)
     }
 
-    pub fn edge(&self) -> SourceId {
+    pub(super) fn edge(&self) -> SourceId {
         SourceId(self.edge)
     }
 
-    pub fn reported(&self) -> SourceId {
+    pub(super) fn reported(&self) -> SourceId {
         SourceId(self.reported)
     }
 
-    pub fn end(&self) -> SourceId {
+    pub(super) fn end(&self) -> SourceId {
         SourceId(self.floor + self.symbols.len() as u64)
     }
 
-    pub fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    pub fn grow(&mut self, capacity: usize) {
+    pub(super) fn grow(&mut self, capacity: usize) {
         self.capacity = self.capacity.max(capacity);
     }
 
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         let open: usize = self.open.values().map(|open| open.progress.memory()).sum();
         let places = self.symbols.capacity() * size_of::<Option<Symbol>>() + self.lacking.memory();
         self.held * self.slot_len + places + open
     }
 
     /// Maximal runs of ids that FEEDBACK reports as missing, in ascending order.
-    pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
+    pub(super) fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
         self.lacking.runs().map(|run| SourceId(run.start)..SourceId(run.end))
     }
 
@@ -372,18 +378,18 @@ impl Generations {
         self.lacking.count_in(range).saturating_sub(rows)
     }
 
-    pub fn rank_deficit(&self) -> u64 {
+    pub(super) fn rank_deficit(&self) -> u64 {
         self.lacking.count().saturating_sub(self.repairs.rows)
     }
 
     /// Number of symbols from `reported` on and of repairs that are held.
-    pub fn held_beyond(&self) -> u64 {
+    pub(super) fn held_beyond(&self) -> u64 {
         (self.end().0 + self.repairs.pending).saturating_sub(self.reported + self.lacking.count())
     }
 
     /// See [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation
     /// begins.
-    pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
+    pub(super) fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
         let first = from.0 / length;
         for (region, deficit) in (first..).zip(deficits.iter_mut()) {
             *deficit = self.lacking_in((region * length).max(from.0)..((region + 1) * length).min(self.end().0));

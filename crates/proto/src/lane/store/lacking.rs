@@ -15,20 +15,20 @@ pub(super) struct Lacking {
 }
 
 impl Lacking {
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    pub fn contains(&self, id: u64) -> bool {
+    pub(super) fn contains(&self, id: u64) -> bool {
         self.runs.range(..=id).next_back().is_some_and(|(_, &end)| id < end)
     }
 
-    pub fn first(&self) -> Option<u64> {
+    pub(super) fn first(&self) -> Option<u64> {
         self.runs.first_key_value().map(|(&start, _)| start)
     }
 
     /// Adds ids that are above all others.
-    pub fn append(&mut self, ids: Range<u64>) {
+    pub(super) fn append(&mut self, ids: Range<u64>) {
         if ids.is_empty() {
             return;
         }
@@ -42,7 +42,7 @@ impl Lacking {
     }
 
     /// Removes those of the ids that are lacking.
-    pub fn remove(&mut self, ids: Range<u64>) {
+    pub(super) fn remove(&mut self, ids: Range<u64>) {
         if ids.is_empty() {
             return;
         }
@@ -59,19 +59,19 @@ impl Lacking {
     }
 
     /// The runs in ascending order.
-    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.runs.iter().map(|(&start, &end)| start..end)
     }
 
     /// The number of these ids that are lacking. Visits only their runs.
-    pub fn count_in(&self, ids: Range<u64>) -> u64 {
+    pub(super) fn count_in(&self, ids: Range<u64>) -> u64 {
         let below = self.runs.range(..ids.start).next_back().map(|(_, &end)| end.min(ids.end));
         let within = self.runs.range(ids.clone()).map(|(&start, &end)| end.min(ids.end) - start).sum::<u64>();
         within + below.map_or(0, |end| end.saturating_sub(ids.start))
     }
 
     /// Approximate memory in bytes. Tree nodes are at least half full.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.runs.len() * 2 * size_of::<(u64, u64)>()
     }
 }

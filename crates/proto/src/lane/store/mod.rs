@@ -52,13 +52,13 @@ macro_rules! either {
 }
 
 impl Store {
-    pub fn new(limits: Limits, elimination: Elimination) -> Self {
+    pub(crate) fn new(limits: Limits, elimination: Elimination) -> Self {
         Self { engine: Engine::Sliding(Box::new(Decoder::new(limits))), layout: None, elimination }
     }
 
     /// Called when a symbol of this layout was received. The first symbol decides the layout; a different
     /// layout later is the peer's fault.
-    pub fn expect(&mut self, layout: Layout, slot_len: usize, max_span: u16) -> Result<(), CloseCode> {
+    pub(crate) fn expect(&mut self, layout: Layout, slot_len: usize, max_span: u16) -> Result<(), CloseCode> {
         if *self.layout.get_or_insert(layout) != layout {
             return Err(CloseCode::Protocol);
         }
@@ -71,12 +71,12 @@ impl Store {
     }
 
     /// Whether the lane is in generations.
-    pub fn is_in_generations(&self) -> bool {
+    pub(crate) fn is_in_generations(&self) -> bool {
         matches!(self.engine, Engine::Generations(_))
     }
 
     /// Takes a source symbol.
-    pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Received {
+    pub(crate) fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Received {
         match &mut self.engine {
             Engine::Sliding(decoder) => judge(decoder.receive_source(id, symbol)),
             Engine::Generations(generations) => generations.receive_source(id, symbol).map(Some),
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// Takes a repair symbol.
-    pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Received {
+    pub(crate) fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Received {
         match &mut self.engine {
             Engine::Sliding(decoder) => judge(decoder.receive_repair(code, id, symbol)),
             Engine::Generations(generations) => generations.receive_repair(code, id, symbol).map(Some),
@@ -92,12 +92,12 @@ impl Store {
     }
 
     /// The next symbol that became known; each is returned once.
-    pub fn poll_decoded(&mut self) -> Option<Decoded> {
+    pub(crate) fn poll_decoded(&mut self) -> Option<Decoded> {
         either!(&mut self.engine, engine => engine.poll_decoded())
     }
 
     /// The next job whose number of products is in `products`.
-    pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<job::Decode> {
+    pub(crate) fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<job::Decode> {
         match &mut self.engine {
             Engine::Sliding(_) => None,
             Engine::Generations(generations) => generations.poll_job(products),
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Whether a job is waiting.
-    pub fn has_job(&self) -> bool {
+    pub(crate) fn has_job(&self) -> bool {
         match &self.engine {
             Engine::Sliding(_) => false,
             Engine::Generations(generations) => generations.has_job(),
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Takes the result of a job from [`Self::poll_job`].
-    pub fn handle_job(&mut self, done: job::Decoded) -> Result<(), CloseCode> {
+    pub(crate) fn handle_job(&mut self, done: job::Decoded) -> Result<(), CloseCode> {
         match &mut self.engine {
             Engine::Sliding(_) => Ok(()),
             Engine::Generations(generations) => generations.handle_job(done),
@@ -121,36 +121,36 @@ impl Store {
     }
 
     /// Gives up all symbols below `id`: the peer will not send them any more.
-    pub fn skip_before(&mut self, id: SourceId) {
+    pub(crate) fn skip_before(&mut self, id: SourceId) {
         either!(&mut self.engine, engine => { engine.skip_before(id); });
     }
 
     /// Forgets symbols below `floor`, except those that a repair still mixes. Does nothing for a sliding
     /// window, whose ring forgets by itself.
-    pub fn release_before(&mut self, floor: SourceId) {
+    pub(crate) fn release_before(&mut self, floor: SourceId) {
         if let Engine::Generations(generations) = &mut self.engine {
             generations.release_before(floor);
         }
     }
 
     /// The bytes of a known symbol, unless it was forgotten.
-    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+    pub(crate) fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         either!(&self.engine, engine => engine.symbol(id))
     }
 
     /// Whether FEEDBACK reports the symbol as decoded. Also true for ids below [`Self::reported`].
-    pub fn is_decoded(&self, id: SourceId) -> bool {
+    pub(crate) fn is_decoded(&self, id: SourceId) -> bool {
         either!(&self.engine, engine => engine.is_decoded(id))
     }
 
     /// All lower ids are decoded or given up.
-    pub fn edge(&self) -> SourceId {
+    pub(crate) fn edge(&self) -> SourceId {
         either!(&self.engine, engine => engine.edge())
     }
 
     /// FEEDBACK reports all lower ids as decoded or given up. A generation counts as decoded as soon as its
     /// rank suffices.
-    pub fn reported(&self) -> SourceId {
+    pub(crate) fn reported(&self) -> SourceId {
         match &self.engine {
             Engine::Sliding(decoder) => decoder.edge(),
             Engine::Generations(generations) => generations.reported(),
@@ -158,37 +158,37 @@ impl Store {
     }
 
     /// One past the highest id seen.
-    pub fn end(&self) -> SourceId {
+    pub(crate) fn end(&self) -> SourceId {
         either!(&self.engine, engine => engine.end())
     }
 
     /// Number of symbols that can be kept.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         either!(&self.engine, engine => engine.capacity())
     }
 
     /// Makes room for at least `capacity` symbols.
-    pub fn grow(&mut self, capacity: usize) {
+    pub(crate) fn grow(&mut self, capacity: usize) {
         either!(&mut self.engine, engine => engine.grow(capacity));
     }
 
     /// Bytes of memory held.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         either!(&self.engine, engine => engine.memory())
     }
 
     /// Adds the lowest runs of missing ids to `runs`, at most `most`. The runs are maximal.
-    pub fn name_undecoded(&self, most: usize, runs: &mut Vec<Range<SourceId>>) {
+    pub(crate) fn name_undecoded(&self, most: usize, runs: &mut Vec<Range<SourceId>>) {
         either!(&self.engine, engine => runs.extend(engine.undecoded().take(most)));
     }
 
     /// Number of independent symbols needed to decode everything seen so far.
-    pub fn rank_deficit(&self) -> u64 {
+    pub(crate) fn rank_deficit(&self) -> u64 {
         either!(&self.engine, engine => engine.rank_deficit())
     }
 
     /// Number of symbols and rows held beyond [`Self::reported`]. Each arrived in a packet of its own.
-    pub fn held_beyond(&self) -> u64 {
+    pub(crate) fn held_beyond(&self) -> u64 {
         match &self.engine {
             Engine::Sliding(decoder) => decoder.end().0.saturating_sub(decoder.edge().0 + decoder.rank_deficit()),
             Engine::Generations(generations) => generations.held_beyond(),
@@ -196,7 +196,7 @@ impl Store {
     }
 
     /// See [`Decoder::region_deficits`].
-    pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
+    pub(crate) fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
         either!(&self.engine, engine => engine.region_deficits(from, length, deficits))
     }
 }

@@ -29,7 +29,7 @@ pub(super) enum Progress {
 impl Progress {
     /// Creates the progress of a generation with repairs of `len` bytes, of which `arrived` source symbols
     /// were received. The caller must add those symbols. `elimination` is for sparse codes.
-    pub fn new(
+    pub(super) fn new(
         generation: Generation,
         len: usize,
         arrived: usize,
@@ -50,7 +50,7 @@ impl Progress {
     }
 
     /// Takes a source symbol by its index in the generation.
-    pub fn add_source(&mut self, index: u16, symbol: &[u8]) -> Result<(), CloseCode> {
+    pub(super) fn add_source(&mut self, index: u16, symbol: &[u8]) -> Result<(), CloseCode> {
         match self {
             Self::Names { rank, .. } => rank.add_source(index).map_err(|_| CloseCode::Internal)?,
             // A source symbol that is longer than the repairs contradicts them.
@@ -62,7 +62,7 @@ impl Progress {
     }
 
     /// Takes a repair symbol. Returns whether it raised the rank.
-    pub fn add_repair(&mut self, id: RepairId, symbol: &[u8]) -> Result<bool, CloseCode> {
+    pub(super) fn add_repair(&mut self, id: RepairId, symbol: &[u8]) -> Result<bool, CloseCode> {
         match self {
             Self::Names { rank, repairs } => {
                 if repairs.first().is_some_and(|(_, repair)| repair.len() != symbol.len()) {
@@ -85,7 +85,7 @@ impl Progress {
     }
 
     /// The decoder of a sparse code, if more symbols are known than at the last call.
-    pub fn news(&mut self) -> Option<&PeelingDecoder> {
+    pub(super) fn news(&mut self) -> Option<&PeelingDecoder> {
         match self {
             Self::Peeled { decoder, taken } if *taken < decoder.known() => {
                 *taken = decoder.known();
@@ -96,12 +96,12 @@ impl Progress {
     }
 
     /// Whether the generation was recovered and its content taken.
-    pub fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Done)
     }
 
     /// Whether the received symbols determine all symbols.
-    pub fn is_recovered(&self) -> bool {
+    pub(super) fn is_recovered(&self) -> bool {
         match self {
             Self::Names { rank, .. } => rank.is_recovered(),
             Self::Bytes { decoder, .. } => decoder.is_recovered(),
@@ -111,7 +111,7 @@ impl Progress {
     }
 
     /// By how much the rank exceeds the number of known source symbols.
-    pub fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         match self {
             Self::Names { repairs, .. } => repairs.len(),
             Self::Bytes { rows, .. } => *rows,
@@ -123,7 +123,7 @@ impl Progress {
     }
 
     /// Number of repairs that were taken and gave no source symbol yet.
-    pub fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         match self {
             Self::Peeled { decoder, .. } => decoder.pending(),
             _ => self.rows(),
@@ -131,7 +131,7 @@ impl Progress {
     }
 
     /// Number of repairs that are kept beside what [`Self::memory`] counts.
-    pub fn kept(&self) -> usize {
+    pub(super) fn kept(&self) -> usize {
         match self {
             Self::Peeled { .. } => 0,
             _ => self.rows(),
@@ -139,7 +139,7 @@ impl Progress {
     }
 
     /// Bytes of memory beyond the repairs.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         match self {
             Self::Names { rank, .. } => rank.memory(),
             Self::Bytes { decoder, .. } => decoder.memory(),

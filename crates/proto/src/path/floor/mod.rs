@@ -182,7 +182,7 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// A floor that limits the pace or, for `fixed`, only counts.
-    pub fn new(limits: bool) -> Self {
+    pub(crate) fn new(limits: bool) -> Self {
         Self {
             limits,
             mode: Mode::Free,
@@ -204,7 +204,7 @@ impl Floor {
 
     /// The fate of packet `number` is known. Called in the order of sending. `app_limited` tells whether the
     /// application limited the sender when the packet left.
-    pub fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
+    pub(crate) fn on_fate(&mut self, number: u64, bytes: u32, lost: bool, app_limited: bool) {
         if number < self.from {
             return;
         }
@@ -214,7 +214,7 @@ impl Floor {
     }
 
     /// A packet that was declared lost arrived.
-    pub fn on_spurious(&mut self, number: u64, bytes: u32) {
+    pub(crate) fn on_spurious(&mut self, number: u64, bytes: u32) {
         if number >= self.from {
             self.change(|tally| tally.on_spurious(bytes));
         }
@@ -230,7 +230,7 @@ impl Floor {
 
     /// The path was dead for a while: the packets before `next` that are lost say nothing about its rate.
     /// Under a limit they count, because a path that is overrun far enough looks dead at times.
-    pub fn on_revived(&mut self, next: u64) {
+    pub(crate) fn on_revived(&mut self, next: u64) {
         if let Mode::Free = self.mode {
             self.from = next;
         }
@@ -239,7 +239,7 @@ impl Floor {
     /// Tells whether the controller pauses, or tests the medium itself. What arrives of such packets says
     /// nothing about the path, so a limited pace does not follow it; packet `next` is the first after
     /// them.
-    pub fn wait(&mut self, waits: bool, next: u64) {
+    pub(crate) fn wait(&mut self, waits: bool, next: u64) {
         if self.waits && !waits && matches!(self.mode, Mode::Limited { .. }) {
             self.from = next;
             self.window.clear();
@@ -248,7 +248,7 @@ impl Floor {
     }
 
     /// All fates known at `now` were told.
-    pub fn review(&mut self, now: Time, state: Sending) {
+    pub(crate) fn review(&mut self, now: Time, state: Sending) {
         let Sending { next, rtt, queue } = state;
         self.rtt = rtt;
         let began = *self.began.get_or_insert(now);
@@ -288,7 +288,7 @@ impl Floor {
     }
 
     /// The most that the controller's pace may be, in bytes per second.
-    pub fn pace(&self) -> Option<u64> {
+    pub(crate) fn pace(&self) -> Option<u64> {
         let broken = BROKEN_PACKETS * PACKET / self.rtt.max(BROKEN_ROUND).as_secs_f64();
         let pace = match self.mode {
             Mode::Free => return None,
@@ -304,12 +304,12 @@ impl Floor {
     }
 
     /// Whether a test runs. Its packets show no rate.
-    pub fn is_testing(&self) -> bool {
+    pub(crate) fn is_testing(&self) -> bool {
         matches!(self.mode, Mode::Test { .. })
     }
 
     /// The statistics so far.
-    pub fn stats(&self) -> FloorStats {
+    pub(crate) fn stats(&self) -> FloorStats {
         FloorStats { is_limited: !matches!(self.mode, Mode::Free), ..self.stats }
     }
 
@@ -347,7 +347,7 @@ impl Floor {
     }
 
     /// Whether a rate that the user vouched for overruns the path, once.
-    pub fn poll_overrun(&mut self) -> bool {
+    pub(crate) fn poll_overrun(&mut self) -> bool {
         !self.limits && self.stats.exceeded > 0 && !core::mem::replace(&mut self.is_told, true)
     }
 
@@ -397,7 +397,7 @@ impl Floor {
 
     /// A test of the controller, at half of what was delivered, shows the medium as well. It may be of few
     /// packets, and so is valid for a short time only, until one of this module is cheap.
-    pub fn on_tested(&mut self, now: Time, tested: Tested) {
+    pub(crate) fn on_tested(&mut self, now: Time, tested: Tested) {
         if !matches!(self.mode, Mode::Free) || now < self.confirmed.until {
             return;
         }

@@ -35,7 +35,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn on_fate(&mut self, bytes: u32, lost: bool, starts_run: bool, app_limited: bool) {
+    pub(super) fn on_fate(&mut self, bytes: u32, lost: bool, starts_run: bool, app_limited: bool) {
         self.sent_bytes += i64::from(bytes);
         self.acked_bytes += if lost { 0 } else { i64::from(bytes) };
         self.packets += 1;
@@ -44,7 +44,7 @@ impl Tally {
         self.app_limited += i64::from(app_limited);
     }
 
-    pub fn on_spurious(&mut self, bytes: u32) {
+    pub(super) fn on_spurious(&mut self, bytes: u32) {
         self.acked_bytes += i64::from(bytes);
         self.lost -= 1;
     }
@@ -59,14 +59,14 @@ impl Tally {
     }
 
     /// Part of the bytes that was lost; zero without packets.
-    pub fn loss(&self) -> f64 {
+    pub(super) fn loss(&self) -> f64 {
         (1.0 - self.acked_bytes as f64 / self.sent_bytes.max(1) as f64).clamp(0.0, 1.0) * f64::from(self.packets > 0)
     }
 
     /// Standard deviation of the measured loss if the true loss is `loss`. Losses in runs of mean length B
     /// are those of a Gilbert channel: the fates of neighbours have the correlation `r = 1 - 1/B - loss/(B (1
     /// - loss))`, which multiplies the variance by `(1 + r)/(1 - r)`. For independent losses r is zero.
-    pub fn spread(&self, loss: f64) -> f64 {
+    pub(super) fn spread(&self, loss: f64) -> f64 {
         let burst = self.lost.max(1) as f64 / self.runs.max(1) as f64;
         let seen = self.loss().min(0.99);
         let correlated = (1.0 - (1.0 + seen / (1.0 - seen)) / burst).clamp(0.0, MOST_CORRELATED);
@@ -74,17 +74,17 @@ impl Tally {
     }
 
     /// Whether the application limited the sender while most of these packets left.
-    pub fn is_app_limited(&self) -> bool {
+    pub(super) fn is_app_limited(&self) -> bool {
         2 * self.app_limited > self.packets
     }
 
     /// Whether enough packets are counted to say anything.
-    pub fn is_enough(&self) -> bool {
+    pub(super) fn is_enough(&self) -> bool {
         self.packets >= LEAST_PACKETS
     }
 
     /// Whether more is lost than `bound`, by more than chance explains.
-    pub fn exceeds(&self, bound: f64) -> bool {
+    pub(super) fn exceeds(&self, bound: f64) -> bool {
         self.is_enough() && self.loss() > bound + SIGMAS * self.spread(bound)
     }
 }
@@ -107,13 +107,13 @@ impl Default for Window {
 
 impl Window {
     /// Changes the counts of the newest part.
-    pub fn change(&mut self, change: impl Fn(&mut Tally)) {
+    pub(super) fn change(&mut self, change: impl Fn(&mut Tally)) {
         change(&mut self.buckets[self.newest]);
         change(&mut self.total);
     }
 
     /// Forgets what is too old at `now`. Returns whether a part ended.
-    pub fn advance(&mut self, now: Time) -> bool {
+    pub(super) fn advance(&mut self, now: Time) -> bool {
         let passed = (now.since(self.began).as_nanos() / BUCKET.as_nanos()) as usize;
         for _ in 0..passed.min(BUCKETS) {
             self.newest = (self.newest + 1) % BUCKETS;
@@ -124,11 +124,11 @@ impl Window {
         passed > 0
     }
 
-    pub fn total(&self) -> &Tally {
+    pub(super) fn total(&self) -> &Tally {
         &self.total
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         (self.buckets, self.total) = ([Tally::default(); BUCKETS], Tally::default());
     }
 }
@@ -153,12 +153,12 @@ const LEAST_MEASURED: Duration = Duration::from_millis(100);
 const LEAST_DELIVERED: i64 = 16;
 
 impl Meter {
-    pub fn change(&mut self, change: impl Fn(&mut Tally)) {
+    pub(super) fn change(&mut self, change: impl Fn(&mut Tally)) {
         change(&mut self.present);
     }
 
     /// Loss of the last two measurements, if there are two.
-    pub fn loss(&self) -> Option<f64> {
+    pub(super) fn loss(&self) -> Option<f64> {
         let [mut both, newest] = self.seen;
         both.combine(&newest, 1);
         (self.seen[0].packets > 0).then(|| both.loss())
@@ -166,7 +166,7 @@ impl Meter {
 
     /// Takes a measurement that is not complete yet, if it shows more. The rate of a sender that starts
     /// doubles faster than it is measured.
-    pub fn hurry(&mut self, now: Time) {
+    pub(super) fn hurry(&mut self, now: Time) {
         let took = self.began.map_or(Duration::ZERO, |began| now.since(began)).max(LEAST_MEASURED);
         if self.present.packets - self.present.lost >= LEAST_DELIVERED {
             self.rate = self.rate.max(self.present.acked_bytes.max(0) as f64 / took.as_secs_f64());
@@ -175,13 +175,13 @@ impl Meter {
 
     /// Begins a new measurement and keeps the rate of the last one. Its packets may have left at another
     /// pace, so their loss is not kept.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         *self = Self { rate: self.rate, most: self.most, ..Self::default() };
     }
 
     /// Fates became known at `now`. A path that loses the part `overrun` is overrun. Returns whether the
     /// rate was measured anew.
-    pub fn on_fates(&mut self, now: Time, rtt: Duration, overrun: f64) -> bool {
+    pub(super) fn on_fates(&mut self, now: Time, rtt: Duration, overrun: f64) -> bool {
         if self.present.packets == 0 && self.began.is_none() {
             // The packets that count have yet to arrive.
             return false;

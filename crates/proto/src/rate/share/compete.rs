@@ -58,7 +58,7 @@ pub(super) struct Compete {
 
 impl Compete {
     /// Begins with a window of `window` bytes.
-    pub fn begin(window: u64, now: Time) -> Self {
+    pub(super) fn begin(window: u64, now: Time) -> Self {
         let cubic = Cubic::avoiding(window);
         Self {
             cubic,
@@ -75,7 +75,7 @@ impl Compete {
     }
 
     /// Takes an acknowledgement. The latest packets found queues of `queue` and more.
-    pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) {
+    pub(super) fn on_ack(&mut self, ack: &AckSample, queue: Duration) {
         self.longest = self.longest.max(queue);
         self.peak = self.peak.max(queue);
         if self.due.is_none() && queue < self.peak.mul_f64(FALLEN) {
@@ -85,7 +85,7 @@ impl Compete {
     }
 
     /// Takes a loss at this queueing delay. Beside a short queue the medium caused the loss.
-    pub fn on_loss(&mut self, loss: &LossSample, queue: Duration) {
+    pub(super) fn on_loss(&mut self, loss: &LossSample, queue: Duration) {
         if queue * 2 > self.longest {
             let before = self.cubic.budget().window;
             self.cubic.on_loss(&LossSample { persistent: false, ..*loss });
@@ -98,17 +98,17 @@ impl Compete {
     }
 
     /// The path marked packets as congested.
-    pub fn on_ecn(&mut self, now: Time, sent: Time) {
+    pub(super) fn on_ecn(&mut self, now: Time, sent: Time) {
         self.cubic.on_ecn(now, sent);
     }
 
     /// Ends a round trip.
-    pub fn end_round(&mut self) {
+    pub(super) fn end_round(&mut self) {
         self.since_look += 1;
     }
 
     /// Whether to end the competition, and why.
-    pub fn leaves(&self, now: Time) -> Option<Left> {
+    pub(super) fn leaves(&self, now: Time) -> Option<Left> {
         if self.thin >= THIN_FALLS {
             Some(Left::Thin)
         } else if self.cubic.budget().window > VAIN_GROWTH * self.least
@@ -121,13 +121,13 @@ impl Compete {
     }
 
     /// Whether it is time to look, beside a queue of this length.
-    pub fn is_due(&self, queue: Duration) -> bool {
+    pub(super) fn is_due(&self, queue: Duration) -> bool {
         self.due.is_some_and(|due| queue >= due) || self.since_look >= self.look_after
     }
 
     /// Begins a look at a queue of this length over a path with this minimum RTT. Returns the part of its
     /// rate that the sender may use.
-    pub fn look(&mut self, queue: Duration, min_rtt: Duration) -> f64 {
+    pub(super) fn look(&mut self, queue: Duration, min_rtt: Duration) -> f64 {
         (self.due, self.peak, self.since_look) = (None, queue, 0);
         self.looks += 1;
         self.look_after = (2 * self.look_after).min(COMPETE_ROUNDS);
@@ -136,7 +136,7 @@ impl Compete {
     }
 
     /// What the sender may send.
-    pub fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         self.cubic.budget()
     }
 }

@@ -79,29 +79,29 @@ pub(super) struct Known {
 
 impl Cruise {
     /// Begins with this pace. The epoch before it says nothing about the queue.
-    pub fn begin(&mut self, pace: f64) {
+    pub(super) fn begin(&mut self, pace: f64) {
         *self = Self { rate: pace.max(LEAST_PACE), gain: 1.0, ..Self::default() };
     }
 
     /// Until epochs have shown it, delays are expected to vary by this much.
-    pub fn expect(&mut self, spread: Duration) {
+    pub(super) fn expect(&mut self, spread: Duration) {
         self.spreads = [spread.as_secs_f64(); NOISE_EPOCHS];
         self.noise = NOISE_PART * spread.as_secs_f64();
     }
 
     /// Goes on after a phase with another pace.
-    pub fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         (self.queue, self.mean, self.empty, self.probe, self.gain) = (None, None, 0, 0.0, 1.0);
         self.fresh = FRESH;
     }
 
     /// Queue at which a flow of this pace neither grows nor yields, in seconds.
-    pub fn target(&self) -> f64 {
+    pub(super) fn target(&self) -> f64 {
         self.target_at(self.rate)
     }
 
     /// The same for a flow of this rate.
-    pub fn target_at(&self, rate: f64) -> f64 {
+    pub(super) fn target_at(&self, rate: f64) -> f64 {
         let own = (TARGET_SCALE / rate.max(LEAST_PACE)).sqrt();
         // Shorter than a queue that overflowed, and still the shorter the faster this flow is.
         let target = self.full.map_or(own, |(full, _)| own * full / (full + own));
@@ -109,7 +109,7 @@ impl Cruise {
     }
 
     /// The queue of this delay, in seconds, without what varies within an epoch.
-    pub fn without_noise(&self, delay: Duration) -> f64 {
+    pub(super) fn without_noise(&self, delay: Duration) -> f64 {
         (delay.as_secs_f64() - self.noise).max(0.0)
     }
 
@@ -119,46 +119,46 @@ impl Cruise {
     }
 
     /// Whether this delay shows a queue: if half of it is variation, the path causes it.
-    pub fn is_queue(&self, delay: Duration) -> bool {
+    pub(super) fn is_queue(&self, delay: Duration) -> bool {
         self.without_noise(delay) > delay.as_secs_f64() / 2.0
     }
 
     /// Longest queue of the last epochs.
-    pub fn longest_queue(&self) -> Duration {
+    pub(super) fn longest_queue(&self) -> Duration {
         Duration::from_secs_f64(self.longest)
     }
 
     /// Pace in bytes per second.
-    pub fn pace(&self) -> f64 {
+    pub(super) fn pace(&self) -> f64 {
         self.rate * self.gain
     }
 
     /// The losses were the medium's: the rate fell in vain.
-    pub fn restore(&mut self, rate: f64) {
+    pub(super) fn restore(&mut self, rate: f64) {
         self.capped = None;
         self.rate = self.rate.max(rate);
     }
 
     /// The bottleneck drops what exceeds this rate.
-    pub fn limit(&mut self, rate: f64, ack: &AckSample) {
+    pub(super) fn limit(&mut self, rate: f64, ack: &AckSample) {
         self.rate = rate;
         self.full = Some((self.longest.max(LEAST_TARGET), ack.now + BASE_LIFE));
         self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
     }
 
     /// Whether a long queue is being drained.
-    pub fn drains(&self) -> bool {
+    pub(super) fn drains(&self) -> bool {
         self.drains
     }
 
     /// Whether the bottleneck was found to drop what exceeds the rate.
-    pub fn is_capped(&self, now: Time) -> bool {
+    pub(super) fn is_capped(&self, now: Time) -> bool {
         self.capped.is_some_and(|until| now < until)
     }
 
     /// Takes an acknowledgement: the queue that the latest packets show, and what is in the pipe. A test of
     /// losses keeps its pace.
-    pub fn on_ack(&mut self, ack: &AckSample, standing: Duration, tests: bool) {
+    pub(super) fn on_ack(&mut self, ack: &AckSample, standing: Duration, tests: bool) {
         if self.probe > 0.0 || tests {
             self.gain = 1.0;
             return;
@@ -184,7 +184,14 @@ impl Cruise {
     }
 
     /// Ends an epoch, at whose end the queue was `standing`. No slow phase of late undercut `least_mean`.
-    pub fn on_epoch(&mut self, epoch: &Epoch, ack: &AckSample, standing: Duration, least_mean: Duration, known: Known) {
+    pub(super) fn on_epoch(
+        &mut self,
+        epoch: &Epoch,
+        ack: &AckSample,
+        standing: Duration,
+        least_mean: Duration,
+        known: Known,
+    ) {
         let lasted = epoch.lasted.max(Duration::from_micros(1)).as_secs_f64();
         // Delays that vary within an epoch are the path's, but for a queue that grows or shrinks steadily.
         let mean = epoch.mean.as_secs_f64();

@@ -69,7 +69,7 @@ pub(super) struct Delays {
 
 impl Delays {
     /// Takes the delay of an acknowledgement, if it has one. Returns the queueing delay that it shows.
-    pub fn on_ack(&mut self, ack: &AckSample) -> Option<Duration> {
+    pub(super) fn on_ack(&mut self, ack: &AckSample) -> Option<Duration> {
         (self.min_rtt, self.smoothed) = (ack.min_rtt, ack.smoothed);
         let delay = ack.one_way.or(ack.rtt)?;
         let since = *self.half_since.get_or_insert(ack.now);
@@ -119,39 +119,39 @@ impl Delays {
     }
 
     /// Whether the delay rose at once and stayed: the path has changed.
-    pub fn has_jumped(&self) -> bool {
+    pub(super) fn has_jumped(&self) -> bool {
         self.jumped.is_some()
     }
 
     /// The path has changed: the least delays begin anew.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         (self.least, self.near_at, self.jumped) = (Default::default(), None, None);
     }
 
     /// A slow phase begins.
-    pub fn slow_down(&mut self) {
+    pub(super) fn slow_down(&mut self) {
         self.means.least = [Duration::MAX, self.means.least[0]];
     }
 
     /// Mean delay that no slow phase of late undercut, as far as one has shown it.
-    pub fn least_mean(&self) -> Duration {
+    pub(super) fn least_mean(&self) -> Duration {
         let [present, before] = self.means.least;
         let least = present.min(before);
         if least == Duration::MAX { Duration::ZERO } else { least }
     }
 
     /// A new phase begins.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.samples = 0;
     }
 
     /// Queueing delay that all of the latest samples show, whatever the phase.
-    pub fn recent_queue(&self) -> Duration {
+    pub(super) fn recent_queue(&self) -> Duration {
         self.recent.iter().min().copied().unwrap_or_default()
     }
 
     /// The same, if all of them are of this phase.
-    pub fn standing(&self) -> Duration {
+    pub(super) fn standing(&self) -> Duration {
         if self.samples < RECENT { Duration::ZERO } else { self.recent_queue() }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Epoch {
 
 impl Epoch {
     /// Bytes per second that arrived.
-    pub fn arrived(&self) -> f64 {
+    pub(super) fn arrived(&self) -> f64 {
         self.sent * (1.0 - self.loss)
     }
 }
@@ -59,12 +59,12 @@ pub(super) struct Epochs {
 
 impl Epochs {
     /// Drops the epoch in progress. The next one begins with packet `next`, the first one of another pace.
-    pub fn restart(&mut self, next: u64) {
+    pub(super) fn restart(&mut self, next: u64) {
         (self.begin, self.ends) = (None, next);
     }
 
     /// Takes an acknowledgement that showed this queueing delay. Returns the epoch that it ends.
-    pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<Epoch> {
+    pub(super) fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<Epoch> {
         let mark = Begin { left: ack.left, sent: ack.totals.passed, acked: ack.totals.acked };
         let Some(begin) = self.begin else {
             if ack.newest < self.ends {

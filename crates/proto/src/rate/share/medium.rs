@@ -180,18 +180,18 @@ pub(super) struct Medium {
 
 impl Medium {
     /// The sender is slow from packet `next` on.
-    pub fn slow_down(&mut self, next: u64) {
+    pub(super) fn slow_down(&mut self, next: u64) {
         self.slow = next..u64::MAX;
         self.slowly = Tally { packets: self.slowly.packets / 2.0, lost: self.slowly.lost / 2.0 };
     }
 
     /// The slow phase ended before packet `next`.
-    pub fn speed_up(&mut self, next: u64) {
+    pub(super) fn speed_up(&mut self, next: u64) {
         self.slow.end = self.slow.end.min(next);
     }
 
     /// Takes the fate of each packet, in order.
-    pub fn on_fate(&mut self, number: u64, lost: bool) {
+    pub(super) fn on_fate(&mut self, number: u64, lost: bool) {
         self.all.on_fate(lost);
         if self.early.packets < MEDIUM_EARLY {
             self.early.add(lost);
@@ -236,7 +236,7 @@ impl Medium {
     }
 
     /// Packet `number` found this queue, which is short beside those before (`is_low`).
-    pub fn on_queue(&mut self, number: u64, queue: Duration, is_low: bool) {
+    pub(super) fn on_queue(&mut self, number: u64, queue: Duration, is_low: bool) {
         self.low.is_now = is_low;
         if let Some(suspicion) = self.suspicion.as_mut().filter(|suspicion| number >= suspicion.from) {
             suspicion.queues.add(queue);
@@ -273,7 +273,7 @@ impl Medium {
     }
 
     /// What the recent packets lost.
-    pub fn recent(&self) -> Tally {
+    pub(super) fn recent(&self) -> Tally {
         self.recent.total()
     }
 
@@ -292,7 +292,7 @@ impl Medium {
 
     /// The drain after start-up is over. The first flight and the drain left at lower paces than the rest of
     /// start-up, and the one that lost less shows the medium.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.recent = Recent::default();
         let (first, drain) = (self.early, self.slowly);
         let both = first.plus(drain);
@@ -310,7 +310,7 @@ impl Medium {
     }
 
     /// Loss of the recent packets beyond that of the medium, if it is significant; else zero.
-    pub fn excess(&self) -> f64 {
+    pub(super) fn excess(&self) -> f64 {
         let recent = self.recent();
         if recent.packets < 1.0 {
             return 0.0;
@@ -328,7 +328,7 @@ impl Medium {
 
     /// Ends an epoch, after which packet `next` leaves. Losses beside a long queue (`is_long`) are drops.
     /// `is_capped` says that the bottleneck is known to drop what exceeds the rate.
-    pub fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) {
+    pub(super) fn end_epoch(&mut self, sent: Sent, is_long: bool, is_capped: bool) {
         if is_long {
             // The delay shows who drops.
             (self.recent, self.suspicion, self.lasting) = (Default::default(), None, 0);
@@ -352,7 +352,7 @@ impl Medium {
     }
 
     /// Who caused the losses in question, once the test has shown it.
-    pub fn verdict(&mut self, now: Time) -> Option<Verdict> {
+    pub(super) fn verdict(&mut self, now: Time) -> Option<Verdict> {
         let Suspicion { loss, burst, queues, rate, began, arrived, tested, after_pause, .. } = self.suspicion?;
         let known = self.known_rate();
         // Wald's sequential test of two loss rates (Annals of Mathematical Statistics 16, 1945).
@@ -385,7 +385,7 @@ impl Medium {
     }
 
     /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
-    pub fn acquit(&mut self) -> Option<f64> {
+    pub(super) fn acquit(&mut self) -> Option<f64> {
         self.recent = Recent::default();
         self.suspicion.take().map(|suspicion| suspicion.rate)
     }
@@ -415,22 +415,22 @@ impl Medium {
     }
 
     /// Whether the present test follows a pause.
-    pub fn tests_after_pause(&self) -> bool {
+    pub(super) fn tests_after_pause(&self) -> bool {
         self.suspicion.is_some_and(|suspicion| suspicion.after_pause.is_some())
     }
 
     /// Whether a test after a pause has shown what the medium loses.
-    pub fn is_confirmed(&self) -> bool {
+    pub(super) fn is_confirmed(&self) -> bool {
         self.confirmed > 0.0
     }
 
     /// The rate at which it shows who causes the losses, while that is not known.
-    pub fn test_rate(&self) -> Option<f64> {
+    pub(super) fn test_rate(&self) -> Option<f64> {
         self.suspicion.map(|suspicion| suspicion.test)
     }
 
     /// Upper bound of the loss of the medium.
-    pub fn loss(&self) -> f64 {
+    pub(super) fn loss(&self) -> f64 {
         let known = self.known_rate();
         let weight = self.seen().packets;
         let deviation = (known * (1.0 - known) * self.correlated(known) / weight).sqrt();
@@ -439,19 +439,19 @@ impl Medium {
 
     /// Whether the medium is known to lose more than `rate`, and the packets of late do not contradict. Where
     /// losses come in runs, it takes thousands of packets until what is known falls.
-    pub fn loses(&self, rate: f64) -> bool {
+    pub(super) fn loses(&self, rate: f64) -> bool {
         self.loss() > rate && self.late.rate() > rate / 2.0
     }
 
     /// Whether the first flight lost little, so that what is lost later is what this sender sends too much.
-    pub fn began_well(&self) -> bool {
+    pub(super) fn began_well(&self) -> bool {
         self.early.packets >= MEDIUM_FIRST && self.early.rate() < OVERRUN / 2.0
     }
 
     /// Whether the path is overrun: the recent loss exceeds that of the confirmed medium by far. A pause
     /// delays the data of an application that needs less than the rate (`app_limited`), so it takes more
     /// there.
-    pub fn is_overrun(&self, app_limited: bool) -> bool {
+    pub(super) fn is_overrun(&self, app_limited: bool) -> bool {
         let recent = self.recent();
         let rate = recent.rate();
         let deviation = (rate * (1.0 - rate) * self.correlated(rate) / recent.packets.max(1.0)).sqrt();
@@ -465,7 +465,7 @@ impl Medium {
     /// A pause ends, in which all senders of this kind that overran the path stopped. Forgets what was
     /// learned before, and tests at `test` bytes per second whether the medium caused the loss before.
     /// `pauses` is the number of pauses in a row before this one.
-    pub fn begin_again(&mut self, loss: f64, sent: Sent, test: f64, pauses: u32) {
+    pub(super) fn begin_again(&mut self, loss: f64, sent: Sent, test: f64, pauses: u32) {
         let known = Tally { packets: MEDIUM_LEARNED, lost: 0.0 };
         let burst = self.burst();
         *self = Self { known, early: known, ..Self::default() };

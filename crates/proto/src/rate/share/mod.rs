@@ -104,7 +104,7 @@ struct Draining {
 
 /// The controller, described in the module documentation.
 #[derive(Debug)]
-pub struct Share {
+pub(crate) struct Share {
     phase: Phase,
     /// Whole round trips of this phase, and the packet whose acknowledgement ends the current one.
     rounds: u64,

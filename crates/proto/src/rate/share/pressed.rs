@@ -52,7 +52,7 @@ pub(super) struct Pressed {
 impl Pressed {
     /// Takes the rate of an epoch in bytes per second and its mean queue in seconds; `target` gives that of a
     /// rate. Returns whether to compete.
-    pub fn is_due(&mut self, now: Time, rate: f64, queue: f64, target: impl Fn(f64) -> f64) -> bool {
+    pub(super) fn is_due(&mut self, now: Time, rate: f64, queue: f64, target: impl Fn(f64) -> f64) -> bool {
         let aged = now.since(mem::replace(&mut self.seen, now)).as_secs_f64();
         let fades = (-aged / LATE.as_secs_f64()).exp();
         (self.most, self.longest) = (rate.max(self.most * fades), queue.max(self.longest * fades));
@@ -70,7 +70,7 @@ impl Pressed {
 
     /// Takes a loss beside this queue in seconds. Where one is lost beside a short queue, the medium may lose
     /// the others too.
-    pub fn on_loss(&mut self, now: Time, queue: f64) {
+    pub(super) fn on_loss(&mut self, now: Time, queue: f64) {
         if queue < FULL * self.longest {
             self.overflows = 0;
         } else if now.since(self.overflowed) > APART {
@@ -80,27 +80,27 @@ impl Pressed {
     }
 
     /// Whether the losses of late were drops of the full queue.
-    pub fn has_overflows(&self) -> bool {
+    pub(super) fn has_overflows(&self) -> bool {
         self.overflows >= OVERFLOWS
     }
 
     /// Whether this rate is next to nothing beside the highest one of late.
-    pub fn has_nothing(&self, rate: f64) -> bool {
+    pub(super) fn has_nothing(&self, rate: f64) -> bool {
         rate < NOTHING * self.most
     }
 
     /// Whether a queue that stands is enough to compete.
-    pub fn trusts_a_standing_queue(&self) -> bool {
+    pub(super) fn trusts_a_standing_queue(&self) -> bool {
         !self.doubts
     }
 
     /// A competition begins.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         (self.part, self.overflows, self.doubts) = (0.0, 0, false);
     }
 
     /// It ended without a look that saw the queue vanish.
-    pub fn left(&mut self, now: Time, left: Left) {
+    pub(super) fn left(&mut self, now: Time, left: Left) {
         match left {
             Left::Vain => self.doubts = true,
             Left::Thin => {

@@ -52,12 +52,12 @@ impl Default for Startup {
 
 impl Startup {
     /// Begins again at this rate.
-    pub fn again(best: u64) -> Self {
+    pub(super) fn again(best: u64) -> Self {
         Self { best, flight: LEAST_FLIGHT, least_round: SPARSE.as_secs_f64(), ..Self::default() }
     }
 
     /// Takes the rates of an acknowledgement. `loss` is what the medium is known to lose.
-    pub fn on_ack(&mut self, ack: &AckSample, loss: f64) {
+    pub(super) fn on_ack(&mut self, ack: &AckSample, loss: f64) {
         let mut sample = |acked: u64, passed: u64| {
             self.acked = self.acked.max(acked);
             self.best = self.best.max(passed.min((acked as f64 / (1.0 - loss)) as u64));
@@ -73,20 +73,20 @@ impl Startup {
 
     /// Takes the delay of a sample above the least one. The queue does not fall while this sender sends more
     /// and more, so a delay that falls is the path's. After a gap the queue may have emptied.
-    pub fn on_delay(&mut self, delay: Duration, ack: &AckSample) {
+    pub(super) fn on_delay(&mut self, delay: Duration, ack: &AckSample) {
         let gap = ack.left.since(mem::replace(&mut self.left, ack.left));
         self.peak = if gap > ack.min_rtt / 4 { delay } else { self.peak.max(delay) };
         self.fell = self.fell.max(self.peak - delay);
     }
 
     /// The path was overrun: what did not arrive was dropped.
-    pub fn overran(&mut self) {
+    pub(super) fn overran(&mut self) {
         self.best = self.best.min(self.acked);
     }
 
     /// Ends a round trip in which the application had enough to send. Returns whether the rate of arrivals
     /// has stopped growing.
-    pub fn is_full(&mut self) -> bool {
+    pub(super) fn is_full(&mut self) -> bool {
         if self.acked as f64 >= self.full as f64 * FULL_GROWTH {
             (self.full, self.full_rounds) = (self.acked, 0);
             return false;
@@ -101,7 +101,7 @@ impl Startup {
     }
 
     /// What may be sent over a path with this minimum RTT.
-    pub fn budget(&self, min_rtt: Duration) -> Budget {
+    pub(super) fn budget(&self, min_rtt: Duration) -> Budget {
         let rtt = min_rtt.as_secs_f64().max(1e-4);
         let rate = (self.best as f64).max(self.flight as f64 / rtt.max(self.least_round));
         // Packets that arrive more slowly than they were sent have found the bottleneck.

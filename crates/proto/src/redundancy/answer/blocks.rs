@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
+use tidewire_model::sphinx::MAX_LOSS;
 
-use crate::model::sphinx::MAX_LOSS;
 use crate::redundancy::known::Known;
 use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight};
 
@@ -77,14 +77,14 @@ pub(super) struct BlockAnswers {
 }
 
 impl BlockAnswers {
-    pub fn on_closed(&mut self, closed: &Closed) {
+    pub(super) fn on_closed(&mut self, closed: &Closed) {
         let known = Known::new(closed, Elimination::WhenStuck);
         let open = Open { closed: *closed, known, key: closed.repairs, settled: 0, owed: 0, has_news: false };
         self.open.push_back(open);
     }
 
     /// A source symbol arrived, which a probe carried.
-    pub fn on_source_arrived(&mut self, id: SourceId) {
+    pub(super) fn on_source_arrived(&mut self, id: SourceId) {
         self.learn(id, |block| {
             let place = id.since(block.closed.first) as u16;
             block.known.add_source(place);
@@ -92,7 +92,7 @@ impl BlockAnswers {
     }
 
     /// The fate of a repair became known.
-    pub fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+    pub(super) fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         self.learn(repair.first, |block| {
             block.settled += u16::from(!repair.on_feedback);
             if arrived {
@@ -113,7 +113,7 @@ impl BlockAnswers {
     }
 
     /// The next answer: the lowest block goes first.
-    pub fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+    pub(super) fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.reports != cx.report.serial {
             self.reports = cx.report.serial;
             self.open.retain(|block| !cx.report.is_all_decoded(block.closed.first..block.end()));

@@ -11,7 +11,7 @@ use crate::redundancy::{Closed, CodingContext, Repair, RepairInFlight};
 
 /// Sends as many repairs as the deficit.
 #[derive(Debug, Default)]
-pub struct Deficit {
+pub(crate) struct Deficit {
     regions: RegionAnswers,
     /// In a sliding lane no block is ever closed.
     blocks: Option<BlockAnswers>,
@@ -62,7 +62,7 @@ pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
 /// If source symbols are withheld, none is lost, and no reported deficit covers those beyond everything that
 /// the peer has seen. Returns a combination of them, if fewer packets are under way for them than there are
 /// symbols. Ask this last: a peer whose matrix is full of lower symbols refuses it.
-pub fn combine_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+pub(crate) fn combine_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     if !cx.limits.is_withheld {
         return None;
     }

@@ -5,7 +5,7 @@ use crate::redundancy::{CodingContext, Repair};
 
 /// Never sends an answer.
 #[derive(Debug)]
-pub struct Open;
+pub(crate) struct Open;
 
 impl AnswerPolicy for Open {
     fn next(&mut self, _cx: &CodingContext<'_>) -> Option<Repair> {

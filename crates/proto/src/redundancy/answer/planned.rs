@@ -8,7 +8,7 @@
 use tidewire_codec::SourceId;
 
 use super::{AnswerPolicy, RegionAnswers, answer_deficit, combine_unseen, resend_unseen};
-use crate::redundancy::plan::{is_dear, taken};
+use crate::redundancy::plan::{is_sparing, taken};
 use crate::redundancy::tuning::{ANSWER_LONG, ANSWER_LOOKS, ANSWER_SURE};
 use crate::redundancy::{CodingContext, Repair, Report};
 
@@ -88,12 +88,6 @@ fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
     let excess = (cx.planned.share - taken(&cx.path.loss)).max(0.0);
     let drained = excess * cx.flying() as f64;
     answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))
-}
-
-/// Whether answers are reduced by the deficit that the running proactive repairs will drain. This is so if
-/// the flow is saturated, has no plan, and answering everything would cost too much goodput.
-pub(in crate::redundancy) fn is_sparing(cx: &CodingContext<'_>) -> bool {
-    cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
 }
 
 /// The number of repairs of which `missing` arrive on average, plus `deviations` standard deviations. Without

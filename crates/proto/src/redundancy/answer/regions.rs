@@ -15,7 +15,7 @@ use crate::redundancy::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
 /// Repairs still to be sent for the regions of the newest report. They are counted once per report, because
 /// thousands of packets can be in flight.
 #[derive(Debug, Default)]
-pub struct RegionAnswers {
+pub(crate) struct RegionAnswers {
     /// Serial number of the last report counted, and the settled id at that time.
     looked: Option<(u64, SourceId)>,
     owed: VecDeque<(Range<SourceId>, u64)>,
@@ -24,7 +24,7 @@ pub struct RegionAnswers {
 impl RegionAnswers {
     /// Returns the next repair for a region whose first transmissions are settled. `allow(missing)` returns
     /// how many repairs should be in flight for a region that lacks `missing` symbols.
-    pub fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
+    pub(crate) fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
         // Memory is reserved only when the window is large enough for so many runs. An idle connection needs
         // none.
         if self.owed.capacity() == 0 && cx.sent.0.saturating_sub(cx.base.0) >= 2 * MAX_RUNS as u64 {

@@ -5,7 +5,7 @@ use crate::redundancy::{CodingContext, Repair};
 
 /// Plain retransmission.
 #[derive(Debug)]
-pub struct Resend;
+pub(crate) struct Resend;
 
 impl AnswerPolicy for Resend {
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {

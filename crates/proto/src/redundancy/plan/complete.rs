@@ -17,7 +17,7 @@ use crate::redundancy::tuning::{
 
 /// Computes the cheapest plan that the model of each way allows. Where no way keeps the target, it is the
 /// plan of [`plan`], which names the nearest targets. Takes twice as long as that.
-pub fn plan_complete(target: Target, conditions: Conditions) -> Plan {
+pub(crate) fn plan_complete(target: Target, conditions: Conditions) -> Plan {
     let in_order = plan(target, conditions);
     if in_order.share == 0.0 {
         return in_order;

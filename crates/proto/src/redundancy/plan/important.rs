@@ -26,7 +26,7 @@ pub(super) struct Importance {
 
 impl Importance {
     /// Called for each source symbol. Returns whether its importance differs from that of the one before.
-    pub fn on_source(&mut self, important: bool) -> bool {
+    pub(super) fn on_source(&mut self, important: bool) -> bool {
         self.symbols = (self.symbols + 1.0).min(MEMORY);
         let change = f64::from(u8::from(important)) - self.part;
         // Spares the division where no symbol is important.
@@ -37,7 +37,7 @@ impl Importance {
     }
 
     /// Called when a plan was made. Takes as long as a plan if the plan misses its target.
-    pub fn on_plan(&mut self, plan: &Plan) {
+    pub(super) fn on_plan(&mut self, plan: &Plan) {
         let Plan { target, conditions, .. } = *plan;
         let is_divided = self.part > 0.0 && plan.nearest.is_some();
         // An important symbol may need a repair of its own, whatever the cap.
@@ -46,7 +46,7 @@ impl Importance {
     }
 
     /// The share of the newest symbol.
-    pub fn share(&self, plan: &Plan) -> f64 {
+    pub(super) fn share(&self, plan: &Plan) -> f64 {
         let Some(wanted) = self.wanted else { return plan.share };
         let important = wanted.max(plan.share).min(plan.share / self.part);
         let left = plan.share - self.part * important;

@@ -25,7 +25,7 @@ use crate::redundancy::tuning::{
     PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
     TARGET_PER_LOSS, UNKNOWN, UNKNOWN_DEADLINE,
 };
-pub use complete::plan_complete;
+pub(crate) use complete::plan_complete;
 use important::Importance;
 pub use steady::{SteadyPath, steady_share};
 use target::plan_default;
@@ -170,6 +170,12 @@ pub(super) fn taken(loss: &LossEstimate) -> f64 {
 /// For a saturated flow: whether answering every deficit would cost too much goodput.
 pub(super) fn is_dear(cx: &CodingContext<'_>) -> bool {
     cx.flying() < SHORT || cx.path.loss.rate * correlation(cx.path.loss.burst) > DENSE
+}
+
+/// Whether answers are reduced by the deficit that the running proactive repairs will drain. This is so if
+/// the flow is saturated, has no plan, and answering everything would cost too much goodput.
+pub(super) fn is_sparing(cx: &CodingContext<'_>) -> bool {
+    cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
 }
 
 /// P(Bin(n, p) > m): the probability that more than `m` of `n` packets are lost at loss rate `p`.

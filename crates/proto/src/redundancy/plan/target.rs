@@ -2,14 +2,15 @@
 //! the target's latency.
 //!
 //! [`super::Planner`] calls it with the user's target ([`crate::config::Config::latency`]) or the default
-//! target. It is pure: the same path and target give the same [`Plan`]. [`crate::model::gilbert`] predicts
+//! target. It is pure: the same path and target give the same [`Plan`]. [`tidewire_model::gilbert`] predicts
 //! the in-order delay, exactly for a path whose losses match the estimate. An answer repairs a symbol after
 //! about one round trip, so a target longer than that needs no proactive repair.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::model::gilbert::{self, Gilbert};
+use tidewire_model::gilbert::{self, Gilbert};
+
 use crate::path::{LossEstimate, correlation};
 use crate::redundancy::tuning::{
     ASKED, ASKED_LATE, ASKED_SYMBOLS, LEAST_RISK, MOST_RISK, MOST_ROUNDS, NEAR, SPARE, TRIALS,
@@ -103,7 +104,7 @@ impl Conditions {
     }
 
     /// In-order delay of a lost symbol that the first answer repairs.
-    pub fn asked(&self) -> Duration {
+    pub(crate) fn asked(&self) -> Duration {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 

@@ -14,8 +14,7 @@
 use super::ProactivePolicy;
 use super::cap::Cap;
 use crate::Time;
-use crate::redundancy::answer::is_sparing;
-use crate::redundancy::plan::more_than;
+use crate::redundancy::plan::{is_sparing, more_than};
 use crate::redundancy::tuning::CLEAN_BOUND;
 use crate::redundancy::tuning::{LONE_FRACTION, LONE_LEAST, LONE_PER_SECOND, LONE_REPAIRS, MAX_DEBT, MOST_DUE};
 use crate::redundancy::tuning::{TAIL_FRACTION, TAIL_RISK};

@@ -28,7 +28,7 @@ struct Generation {
 
 /// Sends generations of `k` source symbols with `r` repairs each.
 #[derive(Debug)]
-pub struct Block {
+pub(crate) struct Block {
     k: u16,
     r: u16,
     /// First source symbol of the generation that is being filled.
@@ -42,7 +42,7 @@ pub struct Block {
 
 impl Block {
     /// `k` must be at least 1.
-    pub fn new(k: u16, r: u16) -> Self {
+    pub(crate) fn new(k: u16, r: u16) -> Self {
         Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new(), news: None }
     }
 

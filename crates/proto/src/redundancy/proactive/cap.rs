@@ -37,26 +37,26 @@ impl Default for Cap {
 
 impl Cap {
     /// Keeps the cap over a longer time from now on.
-    pub fn lengthen(&mut self) {
+    pub(super) fn lengthen(&mut self) {
         if self.part != LONG {
             *self = Self { part: LONG, ..Self::default() };
         }
     }
 
     /// Counts a source symbol that was sent.
-    pub fn on_source(&mut self, now: Time, max_overhead: f64) {
+    pub(super) fn on_source(&mut self, now: Time, max_overhead: f64) {
         self.count(now, 0);
         self.earned = (self.earned + max_overhead).min(1.0);
     }
 
     /// Counts a proactive repair that was sent.
-    pub fn on_repair(&mut self, now: Time) {
+    pub(super) fn on_repair(&mut self, now: Time) {
         self.count(now, 1);
         self.earned = 0.0;
     }
 
     /// Whether one more repair may be sent.
-    pub fn allows(&mut self, now: Time, max_overhead: f64) -> bool {
+    pub(super) fn allows(&mut self, now: Time, max_overhead: f64) -> bool {
         self.forget(now);
         let [sources, repairs] = self.sums;
         // The second contains only a fraction of the oldest part. To be safe, its repairs count and its
@@ -66,7 +66,7 @@ impl Cap {
     }
 
     /// Number of repairs in the time over which the cap is kept.
-    pub fn repairs(&mut self, now: Time) -> u32 {
+    pub(super) fn repairs(&mut self, now: Time) -> u32 {
         self.forget(now);
         self.sums[1]
     }

@@ -5,7 +5,7 @@ use crate::redundancy::{CodingContext, Repair};
 
 /// Never sends a proactive repair.
 #[derive(Debug)]
-pub struct NoRepair;
+pub(crate) struct NoRepair;
 
 impl ProactivePolicy for NoRepair {
     fn next(&mut self, _cx: &CodingContext<'_>) -> Option<Repair> {

@@ -14,28 +14,36 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
+use tidewire_model::sphinx::MAX_LOSS;
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::model::sphinx::MAX_LOSS;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, LONGEST_SPAN, ProactivePolicy, Repair, RepairInFlight};
 
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: as
 /// `sphinx` does.
 const IDLE: u32 = 8;
 
 /// Repairs of a block. Each key up to this number fits the two bytes for which a symbol leaves room
-/// (`connection/send.rs`).
+/// (`connection/send/write.rs`).
 const MOST_KEYS: u16 = 1 << 14;
 
-/// The parameters of [`Rcdp`].
+/// The parameters of the policy `rcdp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RcdpBlocks {
     /// Source symbols of a block.
     pub symbols: u16,
     /// Whether to send one block at a time, and its repairs until the peer reports it as recovered.
     pub basic: bool,
+}
+
+impl RcdpBlocks {
+    /// Parses `K` or `K,basic`: source symbols of a block, and whether one block is sent at a time.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (symbols, basic) = text.strip_suffix(",basic").map_or((text, false), |symbols| (symbols, true));
+        let symbols = symbols.parse().ok().filter(|symbols| (1..=LONGEST_SPAN).contains(symbols))?;
+        Some(Self { symbols, basic })
+    }
 }
 
 impl fmt::Display for RcdpBlocks {
@@ -116,7 +124,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Rcdp {
+pub(crate) struct Rcdp {
     blocks: RcdpBlocks,
     /// Blocks that may be undecoded, in the order of their ids.
     open: VecDeque<Open>,
@@ -133,7 +141,7 @@ pub struct Rcdp {
 
 impl Rcdp {
     /// `blocks.symbols` must be at least 1.
-    pub fn new(blocks: RcdpBlocks) -> Self {
+    pub(crate) fn new(blocks: RcdpBlocks) -> Self {
         let (open, filling, repaired) = (VecDeque::new(), Filling::default(), SourceId(0));
         Self { blocks, open, filling, repaired, fraction: 0.0, reports: 0, news: None }
     }

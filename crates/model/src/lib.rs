@@ -1,5 +1,7 @@
-//! Mathematical models of delay and redundancy. Policies base their decisions on these formulas, and
-//! experiments are compared with them.
+//! Closed forms of delay, redundancy and fairness of coded transports.
+//!
+//! Redundancy policies of `tidewire-proto` base their decisions on these formulas, experiments are compared
+//! with them, and `tidewire probe` and the Python package show what they predict.
 //!
 //! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the
 //!   busy period, mean and exact distribution of the in-order delay, cost, and the loss at the end of a
@@ -12,6 +14,10 @@
 //! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
 //! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md and those of
 //! [`fairness`] in docs/fairness.md. Time is in *slots*: one packet, source or repair.
+
+#![forbid(unsafe_code)]
+#![warn(clippy::exhaustive_enums)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod algebra;
 pub mod asking;

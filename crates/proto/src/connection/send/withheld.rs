@@ -1,31 +1,19 @@
 //! Source symbols that repairs replace: the lane gives them to its policies, and no packet carries them.
 //!
-//! `send` calls this before a source symbol would fill a slot, and before a repair does. Invariant: a
+//! `slot` calls this before a source symbol would fill a slot, and before a repair does. Invariant: a
 //! symbol that was withheld is in the span of a repair, unless the policies break their contract.
 
 use core::ops::ControlFlow;
 
 use tidewire_codec::SourceId;
 
-use super::Connection;
-use super::send::Slot;
-use super::slices::BASE_SIZE;
+use super::super::Connection;
+use super::super::slices::BASE_SIZE;
+use super::Slot;
 use crate::Time;
 use crate::wire::Layout;
 
 impl Connection {
-    /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
-    /// next batch.
-    pub(super) fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
-        loop {
-            let slot = self.offered_slot(now, id, limit);
-            let is_source = matches!(slot, ControlFlow::Break(Some(Slot::Source(_))));
-            if !is_source || !self.withhold_source(now, id) {
-                return slot;
-            }
-        }
-    }
-
     /// If repairs replace the source symbols of the lane, gives the next one to the policies and not to
     /// the peer. Returns whether it did.
     pub(super) fn withhold_source(&mut self, now: Time, lane: u32) -> bool {

@@ -13,7 +13,7 @@ use core::fmt;
 /// `None` without a throughput above 0.
 ///
 /// ```
-/// use tidewire_proto::model::fairness::jain;
+/// use tidewire_model::fairness::jain;
 /// assert_eq!(jain(&[7.0, 3.0]), Some(25.0 / 29.0));
 /// ```
 pub fn jain(throughputs: &[f64]) -> Option<f64> {
@@ -30,12 +30,12 @@ pub fn least_redundancy(loss: f64) -> f64 {
 /// Throughputs of coded and other flows over one path, beside the fair ones.
 ///
 /// ```
-/// use tidewire_proto::model::fairness::Allocation;
+/// use tidewire_model::fairness::Allocation;
 /// // A coded flow with 7 Mbit/s and one without code with 3. Two flows without code would have 4 each.
 /// let shares = Allocation::new(&[7.0, 3.0], 1, 4.0)?;
 /// assert_eq!((shares.fair_coded(), shares.fair_uncoded()), (6.0, 4.0));
 /// assert_eq!(shares.index(), 529.0 / 554.0);
-/// # Ok::<(), tidewire_proto::model::fairness::NoFairShare>(())
+/// # Ok::<(), tidewire_model::fairness::NoFairShare>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allocation {

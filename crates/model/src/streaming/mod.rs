@@ -28,11 +28,11 @@ pub use ending::Ending;
 /// them.
 ///
 /// ```
-/// use tidewire_proto::model::streaming::Streaming;
+/// use tidewire_model::streaming::Streaming;
 /// let code = Streaming::new(0.1, 5.0)?; // 10 % loss, one repair after four source symbols
 /// assert!((code.mean_delay() - 2.603948).abs() < 1e-6);
 /// assert_eq!(code.quantile(0.99), Some(36.0)); // slots
-/// # Ok::<(), tidewire_proto::model::OutOfModel>(())
+/// # Ok::<(), tidewire_model::OutOfModel>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Streaming {

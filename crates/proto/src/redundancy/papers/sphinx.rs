@@ -1,33 +1,32 @@
 //! Blocks whose repairs follow the measured loss rate (Li and others, "Sphinx", 2019, section III-B).
 //!
 //! The policy cuts the source symbols into blocks and chooses degree and number of the repairs for each block
-//! when it closes the block (`model::sphinx`). Under a code that is not sparse it chooses only the number. It
-//! sends nothing for reported losses: that is the answer policy's part. If the application leaves a block
-//! unfinished, it is closed after an eighth of a round trip.
+//! when it closes the block ([`tidewire_model::sphinx`]). Under a code that is not sparse it chooses only the
+//! number. It sends nothing for reported losses: that is the answer policy's part. If the application leaves
+//! a block unfinished, it is closed after an eighth of a round trip.
 
 use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Code, RepairId, SourceId};
+use tidewire_model::sphinx::{self, Form, Rounding};
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::model::sphinx::{self, Form, Rounding};
 use crate::path::{DEVIATION_BLOCK, LossEstimate};
-use crate::redundancy::{CodingContext, GenerationRow, Repair};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, LONGEST_SPAN, ProactivePolicy, Repair};
 
 /// Probability with which a block is decoded without an answer. Chosen: 99 % of the blocks then wait for no
 /// round trip. At 6 % loss this takes 3 repairs of 100 symbols more than a probability of 0.95.
 pub(in crate::redundancy) const DECODED: f64 = 0.99;
 
 /// The text of [`Rounding::Down`]. The ceiling of the paper has no text.
-pub(in crate::redundancy) const FLOOR: &str = "floor";
+const FLOOR: &str = "floor";
 
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: half of
 /// what `block` waits, because an answer is sent only after the last repair.
 const IDLE: u32 = 8;
 
-/// The parameters of [`Sphinx`].
+/// The parameters of the policy `sphinx`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SphinxBlocks {
     /// Source symbols of a block, `n`.
@@ -55,6 +54,23 @@ pub(in crate::redundancy) struct Shape {
 }
 
 impl SphinxBlocks {
+    /// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations,
+    /// and the rounding of their degree.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (symbols, rest) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
+        let (threshold, rounding) = match rest.and_then(|rest| rest.split_once(',')) {
+            None => (rest, Rounding::Up),
+            Some((threshold, FLOOR)) => (Some(threshold), Rounding::Down),
+            Some(_) => return None,
+        };
+        let symbols = symbols.parse().ok().filter(|symbols| (1..=LONGEST_SPAN).contains(symbols))?;
+        let threshold = match threshold {
+            None => None,
+            Some(text) => Some(text.parse().ok().filter(|&threshold| sphinx::is_threshold(threshold))?),
+        };
+        Some(Self { symbols, threshold, rounding })
+    }
+
     /// The repairs for a block of `count` symbols. None while no loss was seen.
     pub(in crate::redundancy) fn shape(self, count: u16, loss: &LossEstimate) -> Shape {
         let rate = loss.rate.min(sphinx::MAX_LOSS);
@@ -115,7 +131,7 @@ struct Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Sphinx {
+pub(crate) struct Sphinx {
     blocks: SphinxBlocks,
     /// First source symbol of the block that is being filled.
     filling: SourceId,
@@ -128,7 +144,7 @@ pub struct Sphinx {
 
 impl Sphinx {
     /// `blocks.symbols` must be at least 1.
-    pub fn new(blocks: SphinxBlocks) -> Self {
+    pub(crate) fn new(blocks: SphinxBlocks) -> Self {
         Self { blocks, filling: SourceId(0), open: VecDeque::new(), news: None, shape: None }
     }
 

@@ -20,9 +20,8 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{RepairId, SourceId};
 
-use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, ProactivePolicy, Repair, RepairInFlight};
 
 /// The text of [`BucketBlocks::is_fixed`].
 const FIXED: &str = "fixed";
@@ -44,7 +43,7 @@ const GRACE: Duration = Duration::from_millis(1);
 /// Tolerance of sums of Gamma, so that rounding does not cost a combination.
 const ROUNDING: f64 = 1e-9;
 
-/// The parameters of [`Bucket`].
+/// The parameters of the policy `bucket`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketBlocks {
     /// Maximum number of source symbols of a block, 1 to 64.
@@ -93,7 +92,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     blocks: BucketBlocks,
     /// First source symbol of the block that is being filled.
     filling: SourceId,
@@ -111,7 +110,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// `blocks` must be within the ranges of its fields.
-    pub fn new(blocks: BucketBlocks) -> Self {
+    pub(crate) fn new(blocks: BucketBlocks) -> Self {
         let (filling, lowered, open) = (SourceId(0), SourceId(0), VecDeque::new());
         Self { blocks, filling, bucket: 1, lowered, open, fraction: 0.0, news: None }
     }

@@ -27,11 +27,11 @@ use coverage::Uncovered;
 /// of them.
 ///
 /// ```
-/// use tidewire_proto::model::sphinx::{Block, Form, Rounding};
+/// use tidewire_model::sphinx::{Block, Form, Rounding};
 /// // 100 symbols, 6 % loss, threshold 1/2: the 14 % redundancy that the paper reports.
 /// let plan = Block::new(100, 0.06, 0.0)?.plan(0.5, Form::Printed, Rounding::Up)?;
 /// assert_eq!((plan.degree, plan.samples, plan.repairs), (17, 222, 14));
-/// # Ok::<(), tidewire_proto::model::sphinx::OutOfRange>(())
+/// # Ok::<(), tidewire_model::sphinx::OutOfRange>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {

@@ -5,7 +5,7 @@
 use core::f64::consts::TAU;
 
 /// `P(Bin(n, p) = k)`, `0 <= k <= n`, `0 <= p < 1`.
-pub(in crate::model) fn binomial(n: f64, k: f64, p: f64) -> f64 {
+pub(crate) fn binomial(n: f64, k: f64, p: f64) -> f64 {
     let rest = n - k;
     if k == 0.0 {
         return (n * (-p).ln_1p()).exp();

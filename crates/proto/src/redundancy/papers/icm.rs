@@ -12,14 +12,13 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, SourceId};
+use tidewire_model::sphinx::Rounding;
 
-use super::AnswerPolicy;
+use super::SphinxBlocks;
 use crate::Time;
-use crate::model::sphinx::Rounding;
 use crate::path::LossEstimate;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::proactive::SphinxBlocks;
-use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
+use crate::redundancy::{AnswerPolicy, Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
 
 /// When an undecoded block of which no packet is in flight is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl fmt::Display for Trigger {
 
 impl Trigger {
     /// The paper's rule with the paper's numbers.
-    pub const PRINTED: Self = Self::Symbols { blocks: 2, symbols: 3 };
+    pub(crate) const PRINTED: Self = Self::Symbols { blocks: 2, symbols: 3 };
 
     /// Parses the text that [`Display`](fmt::Display) writes.
     pub(in crate::redundancy) fn parse(text: &str) -> Option<Self> {
@@ -194,7 +193,7 @@ impl Open {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Icm {
+pub(crate) struct Icm {
     trigger: Trigger,
     /// What the receiver is believed to decode.
     elimination: Elimination,
@@ -211,7 +210,7 @@ pub struct Icm {
 
 impl Icm {
     /// A policy that answers when `trigger` says.
-    pub fn new(trigger: Trigger) -> Self {
+    pub(crate) fn new(trigger: Trigger) -> Self {
         let (open, filling) = (VecDeque::new(), Filling::default());
         let elimination = trigger.elimination();
         Self { trigger, elimination, open, filling, decoded: SourceId(0), silent: None, newest: (SourceId(0), 0) }

@@ -13,11 +13,10 @@
 use core::fmt;
 
 use tidewire_codec::SourceId;
+use tidewire_model::sphinx::MAX_LOSS;
 
-use super::ProactivePolicy;
 use crate::Time;
-use crate::model::sphinx::MAX_LOSS;
-use crate::redundancy::{CodingContext, Repair};
+use crate::redundancy::{CodingContext, ProactivePolicy, Repair};
 
 /// ComboCoding's margin beyond the least ratio: the paper prints the ratio as `1.4 + 1/(1-p)` (section II-A),
 /// which is 2.4 without loss. Without the 1 it is 1.4, near the 1.25 to 1.5 that the paper calls high.
@@ -35,7 +34,7 @@ pub(crate) const MOST_RATIO: f64 = 4.0;
 pub(crate) const PIPELINE_RANGE: &str = "pipeline:G,R takes G from 1 to 64 symbols, and R from 1 to 4 or one of min, \
                                          combo, combo-printed and adaptive; ,systematic may follow";
 
-/// The parameters of [`Pipeline`].
+/// The parameters of the policy `pipeline`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PipelineBlocks {
     /// Source symbols of a generation, 1 to 64.
@@ -115,7 +114,7 @@ impl fmt::Display for PipelineBlocks {
 
 /// The policy; see the module.
 #[derive(Debug)]
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     blocks: PipelineBlocks,
     /// The newest generation: its first symbol, one past its last, and whether no further symbol joins it.
     first: SourceId,
@@ -130,7 +129,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// `blocks` must be within the ranges of its fields.
-    pub fn new(blocks: PipelineBlocks) -> Self {
+    pub(crate) fn new(blocks: PipelineBlocks) -> Self {
         Self { blocks, first: SourceId(0), end: SourceId(0), is_closed: true, owed: 0, extra: 0.0 }
     }
 

@@ -11,8 +11,6 @@
 //! This is a product of 2 x 2 matrices, in which `a` consecutive ones are equal. `tidewire probe` calls it.
 //! It is exact if retransmissions are lost independently of each other and of the packets that they repeat;
 //! docs/coding.md section 3.
-//! a product of 2 x 2 matrices, of which `a` in a row are equal. Called by `tidewire probe`. Exact where
-//! answers are lost independently of each other and of what they answer; docs/coding.md section 3.
 
 use super::algebra::{Matrix, Number, power, product};
 use super::{MAX_BURST, OutOfModel};
@@ -20,10 +18,10 @@ use super::{MAX_BURST, OutOfModel};
 /// Retransmission on one path. Time is in slots. A slot is one source symbol, since there are no repairs.
 ///
 /// ```
-/// use tidewire_proto::model::asking::Asking;
+/// use tidewire_model::asking::Asking;
 /// let plain = Asking::new(0.1, 4.0, 100.0)?; // 10 % lost in bursts of 4, an answer after 100 symbols
 /// assert!(plain.quantile(0.5).is_some_and(|slots| slots > 80.0)); // something is nearly always missing
-/// # Ok::<(), tidewire_proto::model::OutOfModel>(())
+/// # Ok::<(), tidewire_model::OutOfModel>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asking {

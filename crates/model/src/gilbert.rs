@@ -25,10 +25,10 @@ use super::{MAX_BURST, OutOfModel, check};
 /// model.
 ///
 /// ```
-/// use tidewire_proto::model::gilbert::Gilbert;
+/// use tidewire_model::gilbert::Gilbert;
 /// let code = Gilbert::new(0.1, 4.0, 5)?; // 10 % loss in bursts of 4, one repair after four source symbols
 /// assert!((code.mean_delay() - 25.6).abs() < 0.5); // slots
-/// # Ok::<(), tidewire_proto::model::OutOfModel>(())
+/// # Ok::<(), tidewire_model::OutOfModel>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gilbert {
