@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use clap::error::ErrorKind;
 use clap::Command;
+use clap::error::ErrorKind;
 use libfuzzer_sys::fuzz_target;
 use tidewire_cli::settings::Settings;
 use tidewire_cli::verb::command;

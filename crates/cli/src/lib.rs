@@ -1,38 +1,36 @@
 //! The `tidewire` command: its verbs, and how they report.
 //!
-//! `main.rs` calls [`verb`], which parses the command line and runs a verb. Each verb is one file or folder
-//! there. The rooms that verbs share are here: [`link`] (how a user names a listener), [`keys`] (files of
-//! secrets and keys), [`listen`] (waiting for connections), [`session`] (making and ending them), [`backend`]
-//! (their sockets), [`settings`] (files and environment), [`progress`] (bars), [`forward`] (TCP connections
-//! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words), [`watch`] (recordings and displays of what connections do), ([`tidewire_recording`] has
-//! the files), [`what_if`] (recorded flows with other choices), [`dash`] (the page in a browser), [`top`]
-//! (figures of a job in a terminal), [`ssh`] (the far end of a verb, started over ssh), [`via`] (ends of a
-//! path with relays), and [`media`] (live video with a deadline; [`live`] is a connection that verbs keep).
-//! Exit codes, output and options of all commands are in [`tidewire_command`], the file transfer in
-//! [`tidewire_transfer`]. This is a library only so that tests and the binary use the same code. Its
+//! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
+//! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
+//! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
+//! [`tidewire_transfer`]. This is a library only so that tests, fuzzing and the binary use the same code. Its
 //! interface may change at any time.
 
+// Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, waiting
+// for connections, making and ending them, keeping them, and their sockets.
 mod backend;
-mod bench;
-mod dash;
-mod explain;
-pub mod forward;
 mod keys;
 mod link;
 mod listen;
 mod live;
+mod session;
+mod ssh;
+mod via;
+// What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
+mod bench;
+pub mod forward;
 mod media;
 mod pipe;
 mod probe;
-mod progress;
-mod session;
-pub mod settings;
-mod ssh;
-mod top;
 #[cfg(target_os = "linux")]
 mod tunnel;
-pub mod verb;
-mod via;
-mod watch;
 mod what_if;
+// Who watches a job: plans in words, bars, the page in a browser, the terminal, recordings and figures.
+mod dash;
+mod explain;
+mod progress;
+mod top;
+mod watch;
+// The command line: settings of files and the environment, and the verbs.
+pub mod settings;
+pub mod verb;

@@ -1,6 +1,6 @@
 //! The plane of delay against overhead, and its lines in an SVG file.
 //!
-//! [`super::tradeoff`] draws predictions in it, [`super::runs`] runs. The delay axis is logarithmic, the
+//! `tidewire probe` draws predictions in it, [`super::runs`] runs. The delay axis is logarithmic, the
 //! overhead axis linear. Invariant: a point that the plane covers lies inside the picture.
 
 use std::fmt::Write;
