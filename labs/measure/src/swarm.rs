@@ -102,7 +102,7 @@ impl Swarm {
         }
         let commit = self.context.output_of("git describe --always --dirty --abbrev=9").unwrap_or_default();
         println!(
-            "\nFor docs/survival.md:\nsoak of commit {}: {}",
+            "\nFor docs/data/survival-measured.csv:\nsoak of commit {}: {}",
             commit.trim(),
             line(&sum, self.first, next, began.elapsed().as_secs())
         );
