@@ -34,7 +34,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::block_on;
 use tidewire_command::log;
 use tidewire_command::manual::{self, Completions};
-use tidewire_command::report::Console;
+use tidewire_command::report::{Console, with};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::scenario::Scenario;
 
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         console.error(&failure);
         return failure.exit.into();
     }
-    let (console, ended) = match cli.command {
+    match cli.command {
         Command::Link(args) => with(args.output.console(), |console| block_on(link::run(args, console))),
         #[cfg(target_os = "linux")]
         Command::Up(args) => with(args.output.console(), |console| block_on(hosts::up(args, console))),
@@ -104,21 +104,7 @@ fn main() -> ExitCode {
             manual::print(Cli::command(), &[]);
             Ok(())
         }),
-    };
-    match ended {
-        Ok(()) => Exit::Done.into(),
-        Err(failure) => {
-            console.error(&failure);
-            failure.exit.into()
-        }
     }
-}
-
-type Ended = Result<(), Failure>;
-
-fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ended) {
-    let ended = verb(console.clone());
-    (console, ended)
 }
 
 /// Reads the link of a scenario file, or of the text `default` without one. `seed` replaces the file's seed.

@@ -181,6 +181,10 @@ impl Setting {
         let verbs: Vec<&Command> = match &self.verb {
             None => names.iter().filter_map(|name| command.find_subcommand(name)).collect(),
             Some(verb) if names.contains(verb) => command.find_subcommand(verb).into_iter().collect(),
+            Some(verb) if ["sim", "papers"].contains(&verb.as_str()) => {
+                let moved = "it is a verb of tidewire-lab, which reads no settings: remove the section";
+                return Err(SettingsError { key: verb.clone(), ..self.error(moved) });
+            }
             Some(verb) => {
                 return Err(SettingsError { key: verb.clone(), ..self.error(Unknown(verb, &names).to_string()) });
             }
@@ -317,6 +321,7 @@ mod tests {
             ("max-rat = \"1mbit\"", "c.toml:1: max-rat: no such key; did you mean \"max-rate\"?"),
             ("\nmax-rate = \"20\"", "c.toml:2: max-rate: invalid value '20'"),
             ("[recieve]\ndir = \"x\"", "c.toml:2: recieve: no such key; did you mean \"receive\"?"),
+            ("[sim]\nlatency = \"40ms\"", "c.toml:2: sim: it is a verb of tidewire-lab"),
             ("[receive]\nallow = \"a:1\"", "c.toml:2: receive.allow: no such key"),
             ("json = true\nquiet = true", "contradicts"),
             ("json = \"yes\"", "c.toml:1: json: write true or false"),

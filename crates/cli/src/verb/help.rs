@@ -106,7 +106,7 @@ const LATER_OF: [(&str, &[&str]); 4] = [
 ];
 
 /// Verbs whose first tier has what is in [`LATER`], because it is what they are for.
-const WHOLE: [&str; 2] = ["replay", "show"];
+const WHOLE: [&str; 1] = ["replay"];
 
 /// Gives the command its two tiers.
 pub fn shape(command: Command) -> Command {

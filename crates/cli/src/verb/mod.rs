@@ -27,7 +27,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{block_on, unless_interrupted};
 use tidewire_command::log;
 use tidewire_command::manual::{self, Completions};
-use tidewire_command::report::Console;
+use tidewire_command::report::{Console, with};
 
 use crate::backend;
 use crate::link::LINK_VARIABLE;
@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
             return failure.exit.into();
         }
     };
-    let (console, ended) = match cli.command {
+    match cli.command {
         Command::Demo(args) => {
             with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
         }
@@ -160,19 +160,5 @@ pub fn main() -> ExitCode {
         Command::Dash(args) => with(args.output.console(), |console| block_on(dash::run(args, console))),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
         Command::Replay(args) => with(args.output.console(), |console| replay::run(&args, &console)),
-    };
-    match ended {
-        Ok(()) => Exit::Done.into(),
-        Err(failure) => {
-            console.error(&failure);
-            failure.exit.into()
-        }
     }
-}
-
-type Ended = Result<(), Failure>;
-
-fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ended) {
-    let ended = verb(console.clone());
-    (console, ended)
 }

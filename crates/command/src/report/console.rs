@@ -2,13 +2,14 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 use serde::Serialize;
 
 use super::{Event, Summary, VERSION};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::terminal::{printable, printable_json};
 
 /// The output of a verb. Clones share one terminal.
@@ -137,6 +138,17 @@ impl Console {
         *self.summary.lock().unwrap_or_else(PoisonError::into_inner) = serde_json::to_string(summary).ok();
         self.event(&Event::Summary(summary));
         self.say(&summary.sentence());
+    }
+}
+
+/// Runs a verb with its output. Reports its failure, and returns the exit code of the process.
+pub fn with(console: Console, verb: impl FnOnce(Console) -> Result<(), Failure>) -> ExitCode {
+    match verb(console.clone()) {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            console.error(&failure);
+            failure.exit.into()
+        }
     }
 }
 

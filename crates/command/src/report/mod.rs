@@ -16,7 +16,7 @@ use tidewire_figures::Distribution;
 
 use crate::records::Records;
 
-pub use console::Console;
+pub use console::{Console, with};
 pub use of_connection::{Role, delays, known, summary, wire_bytes};
 
 /// Version of the JSON lines. It grows when a name changes its meaning.
