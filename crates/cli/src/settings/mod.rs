@@ -180,11 +180,11 @@ impl Setting {
         let names = verbs(command);
         let verbs: Vec<&Command> = match &self.verb {
             None => names.iter().filter_map(|name| command.find_subcommand(name)).collect(),
-            Some(verb) if names.contains(verb) => command.find_subcommand(verb).into_iter().collect(),
             Some(verb) if ["sim", "papers"].contains(&verb.as_str()) => {
                 let moved = "it is a verb of tidewire-lab, which reads no settings: remove the section";
                 return Err(SettingsError { key: verb.clone(), ..self.error(moved) });
             }
+            Some(verb) if names.contains(verb) => command.find_subcommand(verb).into_iter().collect(),
             Some(verb) => {
                 return Err(SettingsError { key: verb.clone(), ..self.error(Unknown(verb, &names).to_string()) });
             }
