@@ -95,7 +95,8 @@ fn a_policer_is_named_with_its_rate_and_bucket() {
     assert_eq!(code, Some(0), "{lines:?}");
     assert!(subjects(&lines).contains(&"policed"), "{lines:?}");
     let policer = lines.iter().find(|line| line["event"] == "policer").unwrap();
-    assert!((4.75e6..5.25e6).contains(&number(&policer["rate_bps"])), "{policer}");
+    // `police::tests` hold the exact figures: here a busy host delays packets behind their times of sending.
+    assert!((4.25e6..5.75e6).contains(&number(&policer["rate_bps"])), "{policer}");
     assert!((33_000.0..75_000.0).contains(&number(&policer["bucket_bytes"])), "{policer}");
     let full = phase(&lines, "full");
     assert!(number(&full["rate_control"]["dropped_packets"]) > 100.0 && number(&full["loss"]) < 0.1, "{full}");
