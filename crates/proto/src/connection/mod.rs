@@ -4,9 +4,9 @@
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
 //! file or folder: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send/` (choosing
 //! what a packet carries, and writing it), `lanes` (which lane fills it), `timers`, `slices` (symbols longer
-//! than the path MTU), `app` (streams), `messages`, `relayed` (the relayed lane of a hop), `memory`, `migration`
-//! (addresses and ids), `keys`, `rekey` (fresh keys), `policy` (how the peer should code), `driving`
-//! (types that the driver passes in and gets back).
+//! than the path MTU), `app` (streams), `messages`, `relayed` (the relayed lane of a hop), `memory`,
+//! `migration` (addresses and ids), `keys`, `rekey` (fresh keys), `policy` (how the peer should code),
+//! `driving` (types that the driver passes in and gets back).
 
 mod app;
 mod carried;

@@ -19,9 +19,9 @@ use crate::lane::store::Store;
 /// Maximum number of pieces in a block. Chosen: moving half a block takes about as long as the searches.
 const BLOCK: usize = 64;
 
-/// Assembler that were copied out of the ring are joined up to this many bytes, so that many small unread writes
-/// do not cost a piece each. The limit exists because the memory of a piece is freed only when all of it was
-/// read.
+/// Pieces that were copied out of the ring are joined up to this many bytes, so that many small unread
+/// writes do not cost a piece each. The limit exists because the memory of a piece is freed only when all of
+/// it was read.
 const JOINED: usize = 16 << 10;
 
 /// Where the bytes of a piece are.

@@ -1,9 +1,9 @@
 //! The two halves of one stream: how many bytes were written to it, and how many were received.
 //!
-//! The receiving half only counts; the bytes are in the [`Assembler`] of the connection. Every byte of a stream
-//! is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read are
-//! counted and dropped, because the count tells when the half is over. The number of gaps in a stream is not
-//! limited: losses cause the gaps, and an honest peer cannot prevent losses.
+//! The receiving half only counts; the bytes are in the [`Assembler`] of the connection. Every byte of a
+//! stream is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read
+//! are counted and dropped, because the count tells when the half is over. The number of gaps in a stream is
+//! not limited: losses cause the gaps, and an honest peer cannot prevent losses.
 
 use tidewire_codec::SourceId;
 
