@@ -14,6 +14,7 @@ use tidewire_proto::connection::{
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
+use tokio::task::coop::consume_budget;
 
 use crate::shared::{NewSlot, Shared, Slot};
 use crate::stream::Stream;
@@ -264,6 +265,8 @@ impl Connection {
     }
 
     async fn wait_for<R>(&self, mut ready: impl FnMut(&mut Endpoint, &mut Slot) -> Option<R>) -> R {
+        // A task for which something is always ready yields now and then, so what it selects beside is heard.
+        consume_budget().await;
         loop {
             let mut changed = pin!(self.0.changed.notified());
             changed.as_mut().enable();

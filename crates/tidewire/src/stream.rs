@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tidewire_proto::connection::{ReadError, StreamId, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 use crate::connection::Handle;
 #[cfg(doc)]
@@ -19,7 +20,8 @@ use crate::connection::{Connection, ConnectionLost};
 /// [`Stream::stop`] what the peer sends. A dropped stream ends what we send, and stops the peer if its data
 /// was not read to the end. Writes are accepted as fast as the path carries them, and nothing is held back,
 /// so `flush` has nothing to do. A written byte has not arrived: only an answer of the peer's application
-/// shows that. Reads and writes fail with an [`io::Error`] that contains a [`StreamError`] or a
+/// shows that. A task that always finds data or room still yields now and then
+/// ([`tokio::task::coop`]), so what it selects beside is heard. Reads and writes fail with an [`io::Error`] that contains a [`StreamError`] or a
 /// [`ConnectionLost`].
 #[derive(Debug)]
 pub struct Stream {
@@ -161,6 +163,7 @@ impl WriteHalf {
         if let Some(code) = self.stopped {
             return Poll::Ready(Err(StreamError::Stopped(code).into()));
         }
+        let turn = ready!(poll_proceed(cx));
         let result = self.connection.shared.poll(
             self.connection.id,
             self.id,
@@ -174,6 +177,7 @@ impl WriteHalf {
             true,
         );
         let result = ready!(result)?;
+        turn.made_progress();
         if let Err(StreamError::Stopped(code)) = result {
             self.stopped = Some(code);
         }
@@ -190,6 +194,7 @@ impl AsyncRead for ReadHalf {
             None if buffer.remaining() == 0 => return Poll::Ready(Ok(())),
             None => {}
         }
+        let turn = ready!(poll_proceed(cx));
         let unfilled = buffer.initialize_unfilled();
         let read = this.connection.shared.poll(
             this.connection.id,
@@ -204,7 +209,9 @@ impl AsyncRead for ReadHalf {
             |waiting| register(&mut waiting.reader, cx),
             false,
         );
-        let ended = match ready!(read)? {
+        let read = ready!(read)?;
+        turn.made_progress();
+        let ended = match read {
             Ok(0) => Ended::End,
             Err(code) => Ended::Reset(code),
             Ok(read) => {

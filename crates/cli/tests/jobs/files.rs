@@ -101,3 +101,24 @@ fn issue_13_a_sender_with_another_key_cannot_take_over_an_upload() {
     assert_eq!(code, Some(0), "{lines:?}");
     assert_eq!(fs::read(into.join("f")).unwrap(), content);
 }
+
+#[test]
+fn a_request_to_end_is_heard_while_a_file_of_holes_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("huge"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    // Hashing it takes five minutes, and each 256 KiB of it are nine bytes on the wire.
+    fs::File::create(&from).unwrap().set_len(1 << 40).unwrap();
+    let mut receiver = Running::spawn(tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir"]).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let mut sender = Running::spawn(tidewire(&["send", "--json"]).arg(&from).arg(&link));
+    // Both write their progress meanwhile.
+    sender.wait_for("progress");
+    receiver.wait_for("progress");
+    let asked = std::time::Instant::now();
+    sender.interrupt();
+    assert_eq!(sender.end().0, Some(130));
+    receiver.interrupt();
+    assert_eq!(receiver.end().0, Some(130));
+    assert!(asked.elapsed().as_secs() < 60, "{:?}", asked.elapsed());
+}
