@@ -18,7 +18,7 @@ const CRATES: [&[&str]; 8] = [
     &["tidewire-codec", "tidewire-units", "tidewire-model", "tidewire-figures"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
-    &["tidewire-proxy", "tidewire-recording", "tidewire-transfer", "tidewire-command"],
+    &["tidewire-proxy", "tidewire-recording", "tidewire-transfer", "tidewire-forward", "tidewire-command"],
     &["tidewire-lab", "tidewire-cli", "tidewire-capi", "tidewire-py"],
     &["tidewire-papers"],
     &["tidewire-lab-cli", "tidewire-measure"],

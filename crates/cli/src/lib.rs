@@ -18,7 +18,7 @@ mod ssh;
 mod via;
 // What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
 mod bench;
-pub mod forward;
+mod forwarding;
 mod media;
 mod pipe;
 mod probe;

@@ -1,6 +1,6 @@
 //! From a stream to its target: connects, answers, and carries the bytes.
 //!
-//! [`server`](super::server) calls it for CONNECT streams, [`remote`](super::remote) for ACCEPTED streams.
+//! [`crate::far`] calls it for CONNECT streams, [`crate::remote`] for ACCEPTED streams.
 //! Invariant: a name leads to this host or its network segment only if the rules name that host.
 
 use std::io;
@@ -11,11 +11,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::allowed::{Allowed, Reach};
-use super::header::{Answer, Code, write_answer};
-use super::relay::{Relay, Relayed};
-use super::sockets;
-use super::target::{Target, is_private_to_host};
+use crate::allowed::{Allowed, Reach};
+use crate::error::CarryError;
+use crate::header::{Answer, Code, write_answer};
+use crate::relay::{Relay, Relayed};
+use crate::sockets;
+use crate::target::{Target, is_private_to_host};
 
 /// Time for a target to accept, over all its addresses. Chosen: the first three SYNs of TCP (RFC 6298: 1, 2
 /// and 4 s) and an answer.
@@ -24,37 +25,28 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// Carries a stream whose request names `target`, for a path whose streams take `share` bytes at once.
 ///
 /// # Errors
-/// A sentence about why the TCP connection failed or was refused.
-pub(super) async fn carry(
+/// Why the TCP connection failed or was refused.
+pub(crate) async fn carry(
     stream: Stream,
     target: &Target,
     allowed: &Allowed,
     share: usize,
     carried: &Relayed,
-) -> Result<(), String> {
+) -> Result<(), CarryError> {
     match connect(target, allowed, share).await {
-        Ok(tcp) => Relay::new(tcp, stream).answer(carried).await.map_err(|error| error.to_string()),
+        Ok(tcp) => Relay::new(tcp, stream).answer(carried).await.map_err(Into::into),
         Err(answer) => {
             end(stream, &answer).await;
-            Err(refusal(&answer))
+            Err(CarryError::Refused(answer))
         }
     }
 }
 
 /// Sends an answer that nothing follows. If the answer is lost with the connection, the peer sees that
 /// instead.
-pub(super) async fn end(mut stream: Stream, answer: &Answer) {
+pub(crate) async fn end(mut stream: Stream, answer: &Answer) {
     if write_answer(&mut stream, answer).await.is_ok() {
         let _ = stream.shutdown().await;
-    }
-}
-
-/// The words for an answer at the end that gives it.
-pub(super) fn refusal(answer: &Answer) -> String {
-    match (answer.is(Code::NotAllowed), answer.detail.as_str()) {
-        (true, "") => "not allowed: no --allow covers it".to_owned(),
-        (true, detail) => format!("not allowed: {detail}"),
-        (false, _) => answer.to_string(),
     }
 }
 

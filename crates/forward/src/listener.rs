@@ -1,6 +1,6 @@
 //! The far half of `-R`: a port that this side opens for a client, and the streams of what it accepts.
 //!
-//! [`server`](super::server) calls it for each LISTEN stream. Invariants: the port is closed when the client
+//! [`crate::far`] calls it for each LISTEN stream. Invariants: the port is closed when the client
 //! ends its stream or the connection is lost. A TCP connection that was accepted before goes on.
 
 use std::io;
@@ -8,20 +8,21 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use tidewire::{Connection, Stream};
-use tidewire_command::report::{Console, Event};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::header::{Answer, Code, Request, write_answer};
-use super::relay::{Relay, Relayed};
-use super::sockets::Port;
-use super::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward, report};
+use crate::error::CarryError;
+use crate::header::{Answer, Code, Request, write_answer};
+use crate::news::{News, Report, tell};
+use crate::relay::{Relay, Relayed};
+use crate::sockets::Port;
+use crate::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward};
 
 /// The limits of one client's ports.
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Places of open ports.
     ports: Arc<Semaphore>,
     /// Places of carried connections, for all ports together.
@@ -37,7 +38,7 @@ impl Default for Limits {
 /// What the TCP connections of an open port need. They do not keep the port open.
 struct Accepted {
     connection: Connection,
-    console: Console,
+    report: Report,
     id: u16,
     address: SocketAddr,
     port: Weak<Port>,
@@ -47,14 +48,14 @@ struct Accepted {
 /// returned after it was sent.
 ///
 /// # Errors
-/// A sentence about why the port was not opened.
-pub(super) async fn listen(
+/// [`CarryError::NotOpened`] if the port is in use, or there are too many.
+pub(crate) async fn listen(
     mut stream: Stream,
     connection: &Connection,
     (id, address): (u16, SocketAddr),
     limits: &Limits,
-    console: &Console,
-) -> Result<(), String> {
+    report: &Report,
+) -> Result<(), CarryError> {
     let opened = match Arc::clone(&limits.ports).try_acquire_owned() {
         Ok(place) => Port::listen(address).map(|port| (place, port)).map_err(|error| error.to_string()),
         Err(_) => Err(format!("it has {MAX_PORTS} open ports")),
@@ -63,18 +64,17 @@ pub(super) async fn listen(
         Ok(opened) => opened,
         Err(why) => {
             outward::end(stream, &Answer::new(Code::NotListening, why.as_str())).await;
-            return Err(format!("cannot be opened: {why}"));
+            return Err(CarryError::NotOpened(why));
         }
     };
     let (address, peer) = (port.address(), connection.remote().to_string());
     if write_answer(&mut stream, &Answer::new(Code::Ready, address.to_string())).await.is_err() {
         return Ok(());
     }
-    console.say(&format!("{address} leads to {peer}"));
-    console.event(&Event::Listening { listening: address.to_string(), to: peer, far: false });
+    report(&News::Listening { port: address, to: &peer });
     let port = Arc::new(port);
-    let (connection, console) = (connection.clone(), console.clone());
-    let accepted = Arc::new(Accepted { connection, console, id, address, port: Arc::downgrade(&port) });
+    let (connection, report) = (connection.clone(), Arc::clone(report));
+    let accepted = Arc::new(Accepted { connection, report, id, address, port: Arc::downgrade(&port) });
     let carrying = accepted.accept(stream, port, &limits.room).await;
     drop(place);
     carrying.join_all().await;
@@ -100,7 +100,7 @@ impl Accepted {
                         carrying.spawn(Arc::clone(&self).carry(tcp, peer, place));
                     }
                     Err(error) => {
-                        self.console.warn(&format!("{}: cannot accept: {error}", self.address));
+                        (self.report)(&News::CannotAccept { port: &self.address.to_string(), error: &error });
                         sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -108,14 +108,14 @@ impl Accepted {
             }
         }
         drop((port, stream));
-        self.console.say(&format!("{} is closed", self.address));
+        (self.report)(&News::Closed { port: self.address });
         carrying
     }
 
     async fn carry(self: Arc<Self>, tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
         let carried = Relayed::default();
-        let ended = self.relay(tcp, peer, &carried).await.err().map(|error| error.to_string());
-        report(&self.console, self.connection.remote(), &self.address.to_string(), &carried, ended.as_deref());
+        let ended = self.relay(tcp, peer, &carried).await.map_err(CarryError::from);
+        tell(&self.report, self.connection.remote(), &self.address.to_string(), &carried, ended);
     }
 
     async fn relay(&self, tcp: TcpStream, peer: SocketAddr, carried: &Relayed) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The near end of SOCKS5 (RFC 1928): reads which target a client asks for, and answers it
 //! (`docs/forward.md` section 4).
 //!
-//! [`gate`](super::gate) calls it for each TCP connection to a port of `-D`. Only CONNECT without
+//! [`crate::gate`] calls it for each TCP connection to a port of `-D`. Only CONNECT without
 //! authentication is spoken. Invariants: no byte behind the request is read, because the application's bytes
 //! follow it. A client that stalls or sends garbage costs at most [`PATIENCE`] and 519 bytes.
 
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::header::{Answer, Code};
-use super::target::Target;
+use crate::header::{Answer, Code};
+use crate::target::Target;
 
 /// Time for a client's whole request. Chosen: clients on the same machine send it at once, and five seconds
 /// are enough for one that is swapped out.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -31,7 +31,7 @@ const IPV6: u8 = 4;
 /// Replies to a request (RFC 1928 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Succeeded = 0,
     GeneralFailure = 1,
     NotAllowed = 2,
@@ -44,7 +44,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// The reply that stands for an answer of the far side.
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(crate) fn of(answer: &Answer) -> Self {
         const CODES: [(Code, Reply); 4] = [
             (Code::Ready, Reply::Succeeded),
             (Code::NotAllowed, Reply::NotAllowed),
@@ -59,7 +59,7 @@ impl Reply {
 ///
 /// # Errors
 /// Fails if the client is late, sends something else than a request, or asks for what is not spoken.
-pub(super) async fn request(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Target> {
+pub(crate) async fn request(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Target> {
     let late = |_| {
         let words = format!("the SOCKS client sent no whole request within {} s", PATIENCE.as_secs());
         io::Error::new(io::ErrorKind::TimedOut, words)
@@ -71,7 +71,7 @@ pub(super) async fn request(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) 
 ///
 /// # Errors
 /// Fails if the client is gone.
-pub(super) async fn reply(client: &mut (impl AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
+pub(crate) async fn reply(client: &mut (impl AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
     client.write_all(&[VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]).await
 }
 

@@ -1,11 +1,10 @@
 //! The TCP sockets of both ends: how many bytes the kernels keep between an application and its stream.
 //!
-//! [`client`](super::client) listens through a [`Port`], [`server`](super::server) connects through
-//! [`connect`], and the copying loop raises a [`ReceiveBuffer`] as the stream's pace grows. Linux sizes the
-//! buffers of a TCP connection over loopback for many Gbit/s: there an application could write 2.6 MB ahead,
-//! which is 20 s of a 1 Mbit/s path. It derives the application's send buffer from the segment size and the
-//! window that our socket announces, so both follow the pace of the path. Invariant: a socket that refuses an
-//! option works without it.
+//! Either end listens through a [`Port`] and connects through [`connect`], and the copying loop raises a
+//! [`ReceiveBuffer`] as the stream's pace grows. Linux sizes the buffers of a TCP connection over loopback
+//! for many Gbit/s: there an application could write 2.6 MB ahead, which is 20 s of a 1 Mbit/s path. It
+//! derives the application's send buffer from the segment size and the window that our socket announces, so
+//! both follow the pace of the path. Invariant: a socket that refuses an option works without it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +42,7 @@ const BACKLOG: u32 = 1_024;
 /// A listening port. The connections that it accepts get the segment size and the receive buffer that suit
 /// the path's pace.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(crate) struct Port {
     listener: TcpListener,
     address: SocketAddr,
     /// Whether the socket's options are those of a fast path.
@@ -52,7 +51,7 @@ pub(super) struct Port {
 
 impl Port {
     /// Listens for applications, at first as for a slow path.
-    pub(super) fn listen(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn listen(address: SocketAddr) -> io::Result<Self> {
         let socket = socket(address, false)?;
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
@@ -62,18 +61,18 @@ impl Port {
     }
 
     /// Where the port listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Waits for the next connection.
-    pub(super) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         self.listener.accept().await
     }
 
     /// Adjusts to a path whose streams take `share` bytes at once. Only later connections use the new segment
     /// size, because the first packet of a connection announces it.
-    pub(super) fn follow(&self, share: usize) {
+    pub(crate) fn follow(&self, share: usize) {
         let mut is_fast = self.is_fast.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_fast != (share >= FAST_SHARE) {
             *is_fast = !*is_fast;
@@ -83,7 +82,7 @@ impl Port {
 }
 
 /// Connects to a target, for a path whose streams take `share` bytes at once.
-pub(super) async fn connect(address: SocketAddr, share: usize) -> io::Result<TcpStream> {
+pub(crate) async fn connect(address: SocketAddr, share: usize) -> io::Result<TcpStream> {
     socket(address, share >= FAST_SHARE)?.connect(address).await
 }
 
@@ -112,7 +111,7 @@ fn shape(socket: SockRef<'_>, address: IpAddr, is_fast: bool) {
 }
 
 /// Sends small writes at once, and detects a peer that has vanished.
-pub(super) fn tune(tcp: &TcpStream) {
+pub(crate) fn tune(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let _ = set_socket_keepalive(tcp, true);
 }
@@ -120,13 +119,13 @@ pub(super) fn tune(tcp: &TcpStream) {
 /// The receive buffer of one TCP connection, as large as the pace of its stream needs. It never shrinks,
 /// because a kernel cannot take back a window that it announced.
 #[derive(Debug)]
-pub(super) struct ReceiveBuffer {
+pub(crate) struct ReceiveBuffer {
     size: usize,
 }
 
 impl ReceiveBuffer {
     /// The present buffer of `tcp`. Over a network the kernel sizes it.
-    pub(super) fn of(tcp: &TcpStream) -> Self {
+    pub(crate) fn of(tcp: &TcpStream) -> Self {
         let is_local = tcp.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
         let size = if is_local { SockRef::from(tcp).recv_buffer_size().ok() } else { None };
         Self { size: size.unwrap_or(usize::MAX) }
@@ -134,7 +133,7 @@ impl ReceiveBuffer {
 
     /// Raises the buffer of `tcp` for a stream that takes `share` bytes at once, if it becomes at least twice
     /// as large.
-    pub(super) fn follow(&mut self, tcp: &TcpStream, share: usize) {
+    pub(crate) fn follow(&mut self, tcp: &TcpStream, share: usize) {
         let wanted = share.saturating_mul(SHARES).min(MOST_RECEIVE as usize);
         if wanted / 2 >= self.size {
             let _ = SockRef::from(tcp).set_recv_buffer_size(wanted);

@@ -4,23 +4,24 @@
 use std::sync::Arc;
 
 use tidewire::{Connection, Stream};
-use tidewire_command::report::Console;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::allowed::Allowed;
-use super::header::{Answer, Code, Request, read_request};
-use super::listener::{self, Limits};
-use super::relay::Relayed;
-use super::target::Target;
-use super::{REQUEST_PATIENCE, outward, report};
+use crate::allowed::Allowed;
+use crate::error::CarryError;
+use crate::header::{Answer, Code, Request, read_request};
+use crate::listener::{self, Limits};
+use crate::news::{News, Report, tell};
+use crate::relay::Relayed;
+use crate::target::Target;
+use crate::{REQUEST_PATIENCE, outward};
 
 /// What the streams of one connection share.
 struct Served {
     connection: Connection,
     allowed: Arc<Allowed>,
-    console: Console,
+    report: Report,
     limits: Limits,
     connects: watch::Sender<Connects>,
 }
@@ -34,11 +35,11 @@ struct Connects {
 }
 
 /// Serves a connection until it is closed. Dropping it drops all TCP connections that it carries.
-pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Console) {
+pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, report: &Report) {
     let served = Arc::new(Served {
         connection: connection.clone(),
         allowed: Arc::clone(allowed),
-        console: console.clone(),
+        report: Arc::clone(report),
         limits: Limits::default(),
         connects: watch::Sender::default(),
     });
@@ -66,22 +67,22 @@ impl Served {
                 let answer = self.allowed.target(&target).err().unwrap_or_else(|| Answer::new(Code::Ready, ""));
                 outward::end(stream, &answer).await;
                 if !answer.is_ready() {
-                    self.report(&target.to_string(), &Relayed::default(), Err(outward::refusal(&answer)));
+                    self.tell(&target.to_string(), &Relayed::default(), Err(CarryError::Refused(answer)));
                 }
             }
             Ok(Request::Connect(target)) => self.connect(stream, &target).await,
             Ok(Request::Listen { id, address }) => {
                 let ended = match self.allowed.listen(address) {
                     Ok(()) => {
-                        listener::listen(stream, &self.connection, (id, address), &self.limits, &self.console).await
+                        listener::listen(stream, &self.connection, (id, address), &self.limits, &self.report).await
                     }
                     Err(answer) => {
                         outward::end(stream, &answer).await;
-                        Err(outward::refusal(&answer))
+                        Err(CarryError::Refused(answer))
                     }
                 };
                 if ended.is_err() {
-                    self.report(&address.to_string(), &Relayed::default(), ended);
+                    self.tell(&address.to_string(), &Relayed::default(), ended);
                 }
             }
             Ok(Request::Drain) => self.drain(stream).await,
@@ -91,7 +92,7 @@ impl Served {
                 outward::end(stream, &answer).await;
             }
             Err(answer) => {
-                self.console.warn(&format!("{}: {answer}", self.connection.remote()));
+                (self.report)(&News::NotUnderstood { peer: self.connection.remote(), answer: &answer });
                 outward::end(stream, &answer).await;
             }
         }
@@ -102,7 +103,7 @@ impl Served {
         let carried = Relayed::default();
         let ended = outward::carry(stream, target, &self.allowed, self.connection.share(), &carried).await;
         let has_failed = ended.is_err();
-        self.report(&target.to_string(), &carried, ended);
+        self.tell(&target.to_string(), &carried, ended);
         self.connects.send_modify(|connects| {
             connects.open -= 1;
             connects.has_failed |= has_failed;
@@ -121,7 +122,7 @@ impl Served {
         outward::end(stream, &Answer::new(code, "")).await;
     }
 
-    fn report(&self, target: &str, carried: &Relayed, ended: Result<(), String>) {
-        report(&self.console, self.connection.remote(), target, carried, ended.err().as_deref());
+    fn tell(&self, target: &str, carried: &Relayed, ended: Result<(), CarryError>) {
+        tell(&self.report, self.connection.remote(), target, carried, ended);
     }
 }

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::target::{MAX_HOST, Target};
+use crate::target::{MAX_HOST, Target};
 
 const MAGIC: &[u8; 7] = b"TWFORWD";
-pub(super) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// Longest body of a request: the fields of this version, and as much again for later versions.
 const MAX_BODY: usize = 512;
 /// Bytes of the fields beside the host: kind, port, length of the host, id.

@@ -1,7 +1,7 @@
 //! What `serve --allow` covers (`docs/forward.md` section 5): targets that clients may reach, and ports that
 //! they may open.
 //!
-//! The verb `serve` parses the rules, [`server`](super::server) asks them. `forward` makes rules of its `-R`
+//! The user of the far end gives the rules, [`crate::far`] asks them. The near end makes rules of its `-R`
 //! targets. Invariants: what no rule covers is refused. A wildcard for the host never covers an address of
 //! this machine itself.
 
@@ -9,8 +9,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-use super::header::{Answer, Code};
-use super::target::{Target, TargetError, fields};
+use crate::header::{Answer, Code};
+use crate::target::{Target, TargetError, fields};
 
 /// One `--allow` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum HostPattern {
 
 /// Where the name of an allowed target may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// To every address.
     Everywhere,
     /// To addresses that are neither loopback nor link-local.
@@ -62,7 +62,7 @@ impl Allowed {
     }
 
     /// Where `target` may lead, or the answer that refuses it.
-    pub(super) fn target(&self, target: &Target) -> Result<Reach, Answer> {
+    pub(crate) fn target(&self, target: &Target) -> Result<Reach, Answer> {
         let hosts = || {
             self.0.iter().filter_map(|rule| match rule {
                 Rule::Reach { host, port } if port.is_none_or(|port| port == target.port()) => Some(host),
@@ -85,7 +85,7 @@ impl Allowed {
     }
 
     /// Returns an answer if clients may not listen on `wanted`.
-    pub(super) fn listen(&self, wanted: SocketAddr) -> Result<(), Answer> {
+    pub(crate) fn listen(&self, wanted: SocketAddr) -> Result<(), Answer> {
         let covers = |rule: &Rule| match rule {
             Rule::Listen { address, port } => {
                 address.is_none_or(|address| address.to_canonical() == wanted.ip().to_canonical())

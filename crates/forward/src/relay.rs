@@ -11,21 +11,21 @@ use tidewire::{ReadHalf, Stream, WriteHalf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, tcp};
 
-use super::header::{Answer, Code, Request, read_answer, write_answer, write_request};
-use super::sockets::ReceiveBuffer;
-use super::{abandon, sockets};
+use crate::header::{Answer, Code, Request, read_answer, write_answer, write_request};
+use crate::sockets::ReceiveBuffer;
+use crate::{abandon, sockets};
 
 /// Counts of the bytes that one TCP connection has carried so far.
 #[derive(Debug, Default)]
-pub(super) struct Relayed {
+pub(crate) struct Relayed {
     /// Bytes written toward the target.
-    pub(super) there: AtomicU64,
+    pub(crate) there: AtomicU64,
     /// Bytes written back from the target.
-    pub(super) back: AtomicU64,
+    pub(crate) back: AtomicU64,
 }
 
 /// A TCP connection and the stream that carries it.
-pub(super) struct Relay {
+pub(crate) struct Relay {
     tcp: TcpStream,
     reader: ReadHalf,
     writer: WriteHalf,
@@ -34,7 +34,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub(super) fn new(tcp: TcpStream, stream: Stream) -> Self {
+    pub(crate) fn new(tcp: TcpStream, stream: Stream) -> Self {
         sockets::tune(&tcp);
         let (reader, writer) = stream.split();
         Self { tcp, reader, writer, is_whole: false }
@@ -46,7 +46,7 @@ impl Relay {
     ///
     /// # Errors
     /// The answer, if the other end refuses; the error of stream or TCP connection.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         mut self,
         request: &Request,
         carried: &Relayed,
@@ -74,7 +74,7 @@ impl Relay {
     ///
     /// # Errors
     /// The error of stream or TCP connection.
-    pub(super) async fn copy(mut self, carried: &Relayed, on_share: impl Fn(usize)) -> io::Result<()> {
+    pub(crate) async fn copy(mut self, carried: &Relayed, on_share: impl Fn(usize)) -> io::Result<()> {
         self.both_ways(&carried.there, &carried.back, on_share).await
     }
 
@@ -82,7 +82,7 @@ impl Relay {
     ///
     /// # Errors
     /// The error of stream or TCP connection.
-    pub(super) async fn answer(mut self, carried: &Relayed) -> io::Result<()> {
+    pub(crate) async fn answer(mut self, carried: &Relayed) -> io::Result<()> {
         write_answer(&mut self.writer, &Answer::new(Code::Ready, "")).await?;
         self.both_ways(&carried.back, &carried.there, |_| ()).await
     }

@@ -1,7 +1,7 @@
 //! Targets of forwarding and the addresses to listen on: `HOST:PORT`, and ssh's `[ADDR:]PORT:HOST:PORT` and
 //! `[ADDR:]PORT`.
 //!
-//! Both verbs parse them from the command line, and `serve` from the wire. Invariant: two spellings of one
+//! Users write them, and the far end reads targets off the wire. Invariant: two spellings of one
 //! address are equal, so an allow-list compares addresses and not texts.
 
 use std::fmt;
@@ -142,7 +142,7 @@ fn address(fields: &[&str]) -> Option<SocketAddr> {
 }
 
 /// Splits at colons outside of brackets and removes the brackets; `None` if the brackets do not match.
-pub(super) fn fields(text: &str) -> Option<Vec<&str>> {
+pub(crate) fn fields(text: &str) -> Option<Vec<&str>> {
     let mut fields = Vec::new();
     let mut rest = text;
     loop {
@@ -166,7 +166,8 @@ const SOCKS_ADDRESS: &str = "on a loopback address: the port asks for no passwor
                              the far side. Give PORT alone, 127.0.0.1:PORT or [::1]:PORT";
 
 /// A text that is not a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {wanted}")]
 pub struct TargetError {
     text: String,
     wanted: &'static str,
@@ -174,18 +175,10 @@ pub struct TargetError {
 
 impl TargetError {
     /// `text` is not `wanted`.
-    pub(super) fn new(text: &str, wanted: &'static str) -> Self {
+    pub(crate) fn new(text: &str, wanted: &'static str) -> Self {
         Self { text: text.to_owned(), wanted }
     }
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not {}", self.text, self.wanted)
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 #[cfg(test)]
 mod tests {

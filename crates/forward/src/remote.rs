@@ -1,65 +1,68 @@
 //! The near half of `-R`: asks the far side to listen, and connects what it accepts to the targets.
 //!
-//! [`client`](super::client) makes one [`Remote`] and starts it over each new connection. Invariant: a stream
-//! that the far side opens leads to a target of this command line or nowhere.
+//! [`crate::near`] makes one [`Remote`] and starts it over each new connection. Invariant: a stream that the
+//! far side opens leads to a target that the user named, or nowhere.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire::{Connection, Stream};
-use tidewire_command::exit::{Exit, Failure};
-use tidewire_command::report::{Console, Event};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::allowed::Allowed;
-use super::client::refused;
-use super::header::{Answer, Code, Request, read_answer, read_request, write_request};
-use super::relay::Relayed;
-use super::target::PortForward;
-use super::{REQUEST_PATIENCE, outward, report};
-use crate::live::LONGEST_PAUSE;
+use crate::allowed::Allowed;
+use crate::error::{Asked, ForwardError};
+use crate::header::{Answer, Code, Request, read_answer, read_request, write_request};
+use crate::news::{News, Report, tell};
+use crate::relay::Relayed;
+use crate::target::PortForward;
+use crate::{REQUEST_PATIENCE, outward};
+
+/// Pause before a port is asked for again. Chosen: one packet in this time for a port that stays in use.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// All `-R` options. The id of a port is its place among them.
-pub(super) struct Remote {
+pub(crate) struct Remote {
     forwards: Vec<PortForward>,
     allowed: Allowed,
-    console: Console,
+    report: Report,
 }
 
 impl Remote {
-    pub(super) fn new(forwards: &[PortForward], console: &Console) -> Self {
+    pub(crate) fn new(forwards: &[PortForward], report: &Report) -> Self {
         let allowed = Allowed::new(forwards.iter().map(|forward| (&forward.target).into()));
-        Self { forwards: forwards.to_vec(), allowed, console: console.clone() }
+        Self { forwards: forwards.to_vec(), allowed, report: Arc::clone(report) }
     }
 
     /// Asks for all ports over the first connection, and returns the streams that keep them open.
     ///
     /// # Errors
-    /// [`Exit::Authentication`] if a port is not allowed, [`Exit::LocalIo`] if one cannot be opened,
-    /// [`Exit::Unreachable`] if the connection is lost.
-    pub(super) async fn open_all(&self, connection: &Connection) -> Result<Vec<Option<Stream>>, Failure> {
+    /// [`ForwardError::Refused`] if a port is not allowed or cannot be opened, [`ForwardError::Lost`] if the
+    /// connection is lost.
+    pub(crate) async fn open_all(&self, connection: &Connection) -> Result<Vec<Stream>, ForwardError> {
         let mut streams = Vec::new();
         for (id, forward) in self.forwards.iter().enumerate() {
             let opened = self.open(connection, id, forward).await;
             let opened = opened.and_then(|opened| opened.map_err(io::Error::other));
-            let opened = opened.map_err(|error| refused(format_args!("-R {}", forward.listen), error))?;
-            streams.push(Some(opened));
+            streams.push(opened.map_err(|error| ForwardError::of(Asked::Port(forward.listen), error))?);
         }
         Ok(streams)
     }
 
-    /// The same without streams, for a later connection: the ports are asked for until they are open.
-    pub(super) fn none_open(&self) -> Vec<Option<Stream>> {
-        self.forwards.iter().map(|_| None).collect()
+    /// Whether there is no port to open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.forwards.is_empty()
     }
 
-    /// Carries what the far side accepts, and keeps its ports open, until the connection is closed.
-    pub(super) async fn run(self: Arc<Self>, connection: Connection, streams: Vec<Option<Stream>>) {
-        let mut tasks = JoinSet::new();
-        for (id, stream) in streams.into_iter().enumerate() {
-            let (remote, connection) = (Arc::clone(&self), connection.clone());
+    /// Carries what the far side accepts, and keeps its ports open, until the connection is closed. `opened`
+    /// has the streams of [`Remote::open_all`] over this connection; without them, the ports are asked for
+    /// until they are open.
+    pub(crate) async fn run(self: Arc<Self>, connection: Connection, opened: Vec<Stream>) {
+        let (mut tasks, mut opened) = (JoinSet::new(), opened.into_iter());
+        for id in 0..self.forwards.len() {
+            let (remote, connection, stream) = (Arc::clone(&self), connection.clone(), opened.next());
             tasks.spawn(async move { remote.keep_open(&connection, id, stream).await });
         }
         loop {
@@ -87,7 +90,7 @@ impl Remote {
                     if open.read(&mut [0]).await.is_err() {
                         return;
                     }
-                    self.console.warn(&format!("-R {}: the far side has closed the port", forward.listen));
+                    (self.report)(&News::FarClosed { port: forward.listen });
                     stream = None;
                 }
                 None => match self.open(connection, id, forward).await {
@@ -96,7 +99,7 @@ impl Remote {
                         continue;
                     }
                     Ok(Err(answer)) if !is_told => {
-                        self.console.warn(&format!("-R {}: {answer}; trying again", forward.listen));
+                        (self.report)(&News::FarRefused { port: forward.listen, answer: &answer });
                         is_told = true;
                     }
                     Ok(Err(_)) => {}
@@ -104,7 +107,7 @@ impl Remote {
                     Err(_) => return,
                 },
             }
-            sleep(LONGEST_PAUSE).await;
+            sleep(PAUSE).await;
         }
     }
 
@@ -122,9 +125,7 @@ impl Remote {
         if !answer.is_ready() {
             return Ok(Err(answer));
         }
-        let (listening, to) = (answer.detail, forward.target.to_string());
-        self.console.say(&format!("{listening} of the far side leads to {to}"));
-        self.console.event(&Event::Listening { listening, to, far: true });
+        (self.report)(&News::FarListening { port: &answer.detail, to: &forward.target });
         Ok(Ok(stream))
     }
 
@@ -140,17 +141,6 @@ impl Remote {
         };
         let (carried, target) = (Relayed::default(), &forward.target);
         let ended = outward::carry(stream, target, &self.allowed, connection.share(), &carried).await;
-        report(&self.console, peer, &target.to_string(), &carried, ended.err().as_deref());
-    }
-}
-
-pub(super) fn exit_of(answer: &Answer) -> Exit {
-    match answer {
-        answer if answer.is(Code::NotAllowed) => Exit::Authentication,
-        answer if answer.is(Code::NotListening) => Exit::LocalIo,
-        answer if answer.is(Code::Refused) || answer.is(Code::Unreachable) || answer.is(Code::Reset) => {
-            Exit::Unreachable
-        }
-        _ => Exit::Other,
+        tell(&self.report, peer, &target.to_string(), &carried, ended);
     }
 }

@@ -1,6 +1,6 @@
-//! A listening port of `forward`: accepts TCP connections, and opens a stream for each.
+//! A listening port of the near end: accepts TCP connections, and opens a stream for each.
 //!
-//! [`client`](super::client) makes one gate for each `-L` and `-D`. Invariants: a TCP connection waits at
+//! [`crate::near`] makes one gate for each `-L` and `-D`. Invariants: a TCP connection waits at
 //! most ten seconds for a stream. A SOCKS client takes a place among the carried connections only when its
 //! request is whole, so clients that stall delay no other port.
 
@@ -8,20 +8,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidewire::Stream;
-use tidewire_command::report::Console;
+use tidewire::{Connection, Stream};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::header::{Request, read_answer, write_request};
-use super::relay::{Relay, Relayed};
-use super::sockets::Port;
-use super::socks::{self, Reply};
-use super::target::Target;
-use super::{ACCEPT_PAUSE, OUTAGE_PATIENCE, report};
-use crate::live::Live;
+use crate::header::{Request, read_answer, write_request};
+use crate::news::{News, Report, tell};
+use crate::relay::{Relay, Relayed};
+use crate::sockets::Port;
+use crate::socks::{self, Reply};
+use crate::target::Target;
+use crate::{ACCEPT_PAUSE, OUTAGE_PATIENCE};
 
 /// Limit of SOCKS clients whose request is not whole, for each port. Chosen: a browser opens some dozens of
 /// connections at once.
@@ -29,7 +28,7 @@ const MAX_REQUESTS: usize = 128;
 
 /// Where the TCP connections of a port lead.
 #[derive(Clone, Debug)]
-pub(super) enum Leads {
+pub(crate) enum Leads {
     /// All to one target (`-L`).
     To(Target),
     /// Each to the target that its SOCKS client asks for (`-D`).
@@ -50,17 +49,17 @@ impl std::fmt::Display for Leads {
 
 /// One listening port.
 #[derive(Clone)]
-pub(super) struct Gate {
-    pub(super) current: watch::Receiver<Option<Arc<Live>>>,
-    pub(super) port: Arc<Port>,
-    pub(super) console: Console,
+pub(crate) struct Gate {
+    pub(crate) current: watch::Receiver<Option<Connection>>,
+    pub(crate) port: Arc<Port>,
+    pub(crate) report: Report,
     /// Places of carried connections, which all gates share.
-    pub(super) room: Arc<Semaphore>,
+    pub(crate) room: Arc<Semaphore>,
 }
 
 impl Gate {
     /// Accepts TCP connections without end.
-    pub(super) async fn accept(self, leads: Leads) {
+    pub(crate) async fn accept(self, leads: Leads) {
         let mut carrying = JoinSet::new();
         let places = match &leads {
             Leads::To(_) => Arc::clone(&self.room),
@@ -75,7 +74,7 @@ impl Gate {
                         carrying.spawn(self.clone().carry(tcp, peer, leads.clone(), place));
                     }
                     Err(error) => {
-                        self.console.warn(&format!("{leads}: cannot accept: {error}"));
+                        (self.report)(&News::CannotAccept { port: &leads.to_string(), error: &error });
                         sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -94,7 +93,7 @@ impl Gate {
             }
             Leads::Socks => self.carry_socks(tcp, &carried, place).await,
         };
-        report(&self.console, peer, &target, &carried, ended.err().map(|error| error.to_string()).as_deref());
+        tell(&self.report, peer, &target, &carried, ended.map_err(Into::into));
     }
 
     async fn carry_to(&mut self, tcp: TcpStream, target: &Target, carried: &Relayed) -> io::Result<()> {
@@ -165,9 +164,9 @@ impl Gate {
     async fn open_late(&mut self) -> io::Result<Stream> {
         loop {
             let gone = |_| io::Error::from(io::ErrorKind::Interrupted);
-            let live = self.current.wait_for(Option::is_some).await.map_err(gone)?.clone();
-            let Some(live) = live else { continue };
-            match live.connection.open().await {
+            let connection = self.current.wait_for(Option::is_some).await.map_err(gone)?.clone();
+            let Some(connection) = connection else { continue };
+            match connection.open().await {
                 Ok(stream) => return Ok(stream),
                 // The connection has just been lost: wait for the next one.
                 Err(_) => self.current.changed().await.map_err(gone)?,
