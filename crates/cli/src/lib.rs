@@ -22,8 +22,6 @@ mod forwarding;
 mod media;
 mod pipe;
 mod probe;
-#[cfg(target_os = "linux")]
-mod tunnel;
 mod what_if;
 // Who watches a job: plans in words, bars, the page in a browser, the terminal, recordings and figures.
 mod dash;

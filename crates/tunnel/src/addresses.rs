@@ -5,14 +5,13 @@
 //! address.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{anyhow, bail};
 use ipnet::IpNet;
-use tidewire::PublicKey;
+use tidewire::{PublicKey, TextError};
 
 /// A peer that may be connected, and its networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,29 +58,88 @@ impl Table {
 }
 
 /// Networks of two peers that overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} and {1} overlap, and belong to two peers: give each address to one peer")]
 pub struct Overlap(IpNet, IpNet);
 
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} and {} overlap, and belong to two peers: give each address to one peer", self.0, self.1)
-    }
+/// A text that is no address or network of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// It is no address with a prefix length.
+    #[error("{ADDRESS}")]
+    NoAddress,
+    /// No host of the network can have this address.
+    #[error("{0} is no address of a host in this network; {ADDRESS}")]
+    NoHost(IpAddr),
+    /// It is no network.
+    #[error("give a network, as 192.168.7.0/24 or fd00:7::/48")]
+    NoNetwork,
+    /// It has bits that its prefix length leaves out.
+    #[error("{text} has bits behind its prefix; did you mean {meant}?")]
+    BitsBehind {
+        /// What was written.
+        text: String,
+        /// The network without these bits.
+        meant: IpNet,
+    },
 }
 
-impl std::error::Error for Overlap {}
+const ADDRESS: &str = "give an address with its prefix length, as 10.77.0.1/24 or fd00::1/64";
+
+/// A wrong list of peers.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A line is wrong.
+    #[error("{}:{line}: {wrong}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the first wrong line.
+        line: usize,
+        /// What is wrong with it.
+        wrong: LineError,
+    },
+}
+
+/// What is wrong with a line of a list of peers.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// It does not begin with a public key.
+    #[error(transparent)]
+    Key(#[from] TextError),
+    /// A network is wrong.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A network is also one of another peer.
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
+    /// It has a key alone.
+    #[error("the key has no networks: add them behind it, as 10.77.0.2/32")]
+    NoNetworks,
+    /// An earlier line has the same key.
+    #[error("this key is listed twice; remove one of the lines")]
+    Twice,
+}
 
 /// An address of the tunnel with the length of its network's prefix, as `10.77.0.1/24`.
 ///
 /// # Errors
 /// What is wrong, with an example.
-pub fn parse_address(text: &str) -> Result<IpNet, String> {
-    let example = "give an address with its prefix length, as 10.77.0.1/24 or fd00::1/64";
-    let network = IpNet::from_str(text).map_err(|_| example.to_owned())?;
+pub fn parse_address(text: &str) -> Result<IpNet, NetworkError> {
+    let network = IpNet::from_str(text).map_err(|_| NetworkError::NoAddress)?;
     let address = network.addr();
     let is_host = network.prefix_len() + 1 >= network.max_prefix_len()
         || (address != network.network() && (network.addr().is_ipv6() || address != network.broadcast()));
     if !is_host || address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-        return Err(format!("{address} is no address of a host in this network; {example}"));
+        return Err(NetworkError::NoHost(address));
     }
     Ok(network)
 }
@@ -90,13 +148,13 @@ pub fn parse_address(text: &str) -> Result<IpNet, String> {
 ///
 /// # Errors
 /// What is wrong, with the network that was probably meant.
-pub fn parse_network(text: &str) -> Result<IpNet, String> {
+pub fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
     if let Ok(address) = IpAddr::from_str(text) {
         return Ok(address.into());
     }
-    let network = IpNet::from_str(text).map_err(|_| "give a network, as 192.168.7.0/24 or fd00:7::/48".to_owned())?;
+    let network = IpNet::from_str(text).map_err(|_| NetworkError::NoNetwork)?;
     if network.addr() != network.network() {
-        return Err(format!("{text} has bits behind its prefix; did you mean {}?", network.trunc()));
+        return Err(NetworkError::BitsBehind { text: text.to_owned(), meant: network.trunc() });
     }
     Ok(network)
 }
@@ -113,33 +171,37 @@ pub fn only_peer(addresses: &[IpNet], routes: &[IpNet]) -> Entry {
 ///
 /// # Errors
 /// The file cannot be read, or the first wrong line as FILE:LINE.
-pub fn read_peers(path: &Path) -> anyhow::Result<Vec<Entry>> {
-    let text = std::fs::read_to_string(path).map_err(|error| anyhow!("cannot read `{}`: {error}", path.display()))?;
+pub fn read_peers(path: &Path) -> Result<Vec<Entry>, PeersError> {
+    let read = std::fs::read_to_string(path);
+    let text = read.map_err(|error| PeersError::Read { path: path.to_owned(), error })?;
     parse_peers(&text, path)
 }
 
-fn parse_peers(text: &str, path: &Path) -> anyhow::Result<Vec<Entry>> {
+fn parse_peers(text: &str, path: &Path) -> Result<Vec<Entry>, PeersError> {
     let mut peers: Vec<Entry> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        let place = || format!("{}:{number}", path.display());
-        let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-        let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { continue };
-        let key = PublicKey::from_str(word).map_err(|wrong| anyhow!("{}: {wrong}", place()))?;
-        let begins_network = |word: &&str| {
-            word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && word.contains(['.', ':', '/'])
-        };
-        let networks: Result<Vec<_>, _> = words.take_while(begins_network).map(parse_network).collect();
-        let networks = networks.map_err(|wrong| anyhow!("{}: {wrong}", place()))?;
-        if networks.is_empty() {
-            bail!("{}: the key has no networks: add them behind it, as 10.77.0.2/32", place());
-        }
-        if peers.iter().any(|peer| peer.key == Some(key)) {
-            bail!("{}: this key is listed twice; remove one of the lines", place());
-        }
-        peers.push(Entry { key: Some(key), networks });
-        Table::new(peers.iter().map(|peer| &peer.networks[..])).map_err(|overlap| anyhow!("{}: {overlap}", place()))?;
+        add_line(line, &mut peers).map_err(|wrong| PeersError::Line { path: path.to_owned(), line: number, wrong })?;
     }
     Ok(peers)
+}
+
+/// Adds the peer of a line, if the line has one.
+fn add_line(line: &str, peers: &mut Vec<Entry>) -> Result<(), LineError> {
+    let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+    let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(()) };
+    let key = PublicKey::from_str(word)?;
+    let begins_network =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && word.contains(['.', ':', '/']);
+    let networks = words.take_while(begins_network).map(parse_network).collect::<Result<Vec<_>, _>>()?;
+    if networks.is_empty() {
+        return Err(LineError::NoNetworks);
+    }
+    if peers.iter().any(|peer| peer.key == Some(key)) {
+        return Err(LineError::Twice);
+    }
+    peers.push(Entry { key: Some(key), networks });
+    Table::new(peers.iter().map(|peer| &peer.networks[..]))?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -202,9 +264,9 @@ mod tests {
         for bad in
             ["10.77.0.0/30", "10.77.0.3/30", "10.77.0.1", "fd00::/64", "0.0.0.0/0", "127.0.0.1/8", "ff02::1/64", "x"]
         {
-            assert!(parse_address(bad).unwrap_err().contains("10.77.0.1/24"), "{bad}");
+            assert!(parse_address(bad).unwrap_err().to_string().contains("10.77.0.1/24"), "{bad}");
         }
-        assert!(parse_network("192.168.7.1/24").unwrap_err().ends_with("did you mean 192.168.7.0/24?"));
+        assert!(parse_network("192.168.7.1/24").unwrap_err().to_string().ends_with("did you mean 192.168.7.0/24?"));
         assert_eq!(parse_network("10.0.0.1"), Ok("10.0.0.1/32".parse().unwrap()));
     }
 

@@ -1,6 +1,6 @@
 //! How two ends agree to carry packets, on the first stream of a connection (`docs/tunnel.md` section 1).
 //!
-//! [`super::dialer`] greets, [`super::listener`] answers. Nothing is allocated for a claimed length.
+//! [`crate::greet`] and [`crate::admit`] call it. Nothing is allocated for a claimed length.
 
 use std::fmt;
 use std::io;

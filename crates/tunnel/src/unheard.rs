@@ -1,7 +1,7 @@
 //! Copies of the packets that a connection took while its peer was silent.
 //!
 //! The peer may have been restarted. Then it knows nothing of the connection, and these packets are lost; TCP
-//! would repeat them only after a wait that doubles each time. So [`super::hub`] queues the copies again for
+//! would repeat them only after a wait that doubles each time. So [`crate::hub`] queues the copies again for
 //! the next connection. A packet can arrive twice by that, as on any IP path. Invariant: there are at most
 //! 64 copies, and none while the peer is heard.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidewire::Time;
 
-use super::packet::Packet;
+use crate::packet::Packet;
 
 /// Most copies; the newest stay. Chosen: TCP has one packet under way for each flow when nothing comes back,
 /// and other flows repeat nothing late.
@@ -60,8 +60,8 @@ impl Unheard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::tests;
     use super::*;
+    use crate::packet::tests;
 
     fn udp(number: u16) -> Packet {
         tests::udp(9, number, 100)

@@ -6,7 +6,7 @@ use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::icmpv6::DestUnreachableCode;
 use etherparse::{Icmpv4Type, Icmpv6Type, PacketBuilder};
 
-use super::packet::Packet;
+use crate::packet::Packet;
 
 /// Hops that an answer may take (RFC 1700).
 const HOPS: u8 = 64;
@@ -63,8 +63,8 @@ pub fn answer(packet: &Packet, why: Refusal) -> Option<Vec<u8>> {
 mod tests {
     use etherparse::{IpSlice, SlicedPacket, TransportSlice};
 
-    use super::super::packet::tests::udp;
     use super::*;
+    use crate::packet::tests::udp;
 
     #[test]
     fn an_answer_quotes_the_packet_and_names_the_length() {

@@ -115,7 +115,7 @@ impl Packet {
         }
     }
 
-    pub(super) fn set_ecn(&mut self, ecn: u8) {
+    pub(crate) fn set_ecn(&mut self, ecn: u8) {
         match self.key.source {
             IpAddr::V4(_) => {
                 let changed = (self.bytes[1] & !3) | ecn;
@@ -198,7 +198,7 @@ fn replace(bytes: &mut [u8], at: usize, by: [u8; 2], sum: usize) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use etherparse::{Ipv4HeaderSlice, PacketBuilder, TcpOptionElement};
     use proptest::prelude::*;
     use tidewire_proto::tunnel::Packet as _;

@@ -1,22 +1,22 @@
 //! The kernel's routes into the device of a tunnel, and the way of the tunnel's own datagrams past them.
 //!
-//! The verb gives it the networks of the peers, at the start and whenever they change. A network is a route
+//! The caller gives it the networks of the peers, at the start and whenever they change. A network is a route
 //! of the main table, which the kernel removes with the device. The default route of a family is in a table
 //! of its own, which rules ask behind the main one (`docs/tunnel.md` section 5). Invariant: while a default
 //! route leads into the device, the tunnel's own datagrams pass it. Rules that a killed process left are
 //! harmless: their table is empty. The next default route replaces them.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use anyhow::{Context, anyhow};
 use ipnet::IpNet;
 use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange};
 use rtnetlink::packet_route::{AddressFamily, IpProtocol, route::RouteMessage};
 use rtnetlink::{Handle, RouteMessageBuilder, new_connection};
 use tokio::task::JoinHandle;
 
-use super::device::Device;
+use crate::device::{Device, DeviceError};
 
 /// The table with the default route. Chosen: the number of our port, above all tables that have names.
 const TABLE: u32 = 7_700;
@@ -58,8 +58,8 @@ impl Routes {
     ///
     /// # Errors
     /// The kernel's routing cannot be talked to.
-    pub fn new(device: &Device, own: &[IpNet], outer: Vec<Outer>) -> anyhow::Result<Self> {
-        let (connection, handle, _) = new_connection().context("cannot talk to the kernel's routing (netlink)")?;
+    pub fn new(device: &Device, own: &[IpNet], outer: Vec<Outer>) -> Result<Self, RouteError> {
+        let (connection, handle, _) = new_connection().map_err(RouteError::Netlink)?;
         let serving = tokio::spawn(connection);
         Ok(Self { handle, serving, device: device.index()?, own: own.to_vec(), outer, led: BTreeSet::new() })
     }
@@ -68,7 +68,7 @@ impl Routes {
     ///
     /// # Errors
     /// The kernel refuses a route, mostly because it has one for the same network. Nothing changes then.
-    pub async fn follow(&mut self, networks: impl IntoIterator<Item = IpNet>) -> anyhow::Result<()> {
+    pub async fn follow(&mut self, networks: impl IntoIterator<Item = IpNet>) -> Result<(), RouteError> {
         // The kernel itself leads the networks of our addresses there.
         let is_reached = |network: &IpNet| self.own.iter().any(|own| own.trunc().contains(network));
         let wanted: BTreeSet<_> = networks.into_iter().filter(|network| !is_reached(network)).collect();
@@ -93,7 +93,7 @@ impl Routes {
     ///
     /// # Errors
     /// The kernel refuses a rule.
-    pub async fn pass(&mut self, outer: Vec<Outer>) -> anyhow::Result<()> {
+    pub async fn pass(&mut self, outer: Vec<Outer>) -> Result<(), RouteError> {
         let before = std::mem::replace(&mut self.outer, outer);
         for family in self.led.iter().filter(|network| is_default(network)).map(family) {
             for rule in self.outer.iter().filter(|own| !before.contains(own)).filter_map(|own| exemption(family, own)) {
@@ -115,21 +115,22 @@ impl Routes {
         }
     }
 
-    async fn add(&self, network: IpNet) -> anyhow::Result<()> {
+    async fn add(&self, network: IpNet) -> Result<(), RouteError> {
         if is_default(&network) {
             return self.add_default(network).await;
         }
         let added = self.handle.route().add(self.route(network, MAIN)).execute().await;
-        added.map_err(|error| anyhow!("cannot add the route {network}: {error}; does `ip route` show one?"))
+        added.map_err(|error| RouteError::Route { network, error })
     }
 
-    async fn add_default(&self, network: IpNet) -> anyhow::Result<()> {
+    async fn add_default(&self, network: IpNet) -> Result<(), RouteError> {
         // This one comes first: it is refused if another process has one, whose rules have to stay.
-        self.handle.route().add(self.route(network, TABLE)).execute().await.map_err(|error| {
-            anyhow!(
-                "cannot add the route {network}: {error}; does another tunnel have it? `ip route show table {TABLE}`"
-            )
-        })?;
+        self.handle
+            .route()
+            .add(self.route(network, TABLE))
+            .execute()
+            .await
+            .map_err(|error| RouteError::Default { network, error })?;
         let family = family(&network);
         self.clear(family).await;
         let exempt = self.outer.iter().filter_map(|own| exemption(family, own));
@@ -143,10 +144,10 @@ impl Routes {
         Ok(())
     }
 
-    async fn add_rule(&self, rule: RuleMessage) -> anyhow::Result<()> {
+    async fn add_rule(&self, rule: RuleMessage) -> Result<(), RouteError> {
         let mut adding = self.handle.rule().add();
         *adding.message_mut() = rule;
-        adding.execute().await.context("cannot add a rule for the default route (`ip rule`)")
+        adding.execute().await.map_err(RouteError::Rule)
     }
 
     /// Routes and rules that are gone already are as good.
@@ -182,6 +183,36 @@ impl Drop for Routes {
     fn drop(&mut self) {
         self.serving.abort();
     }
+}
+
+/// Why there are no routes.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    /// The kernel's routing cannot be talked to.
+    #[error("cannot talk to the kernel's routing (netlink): {0}")]
+    Netlink(io::Error),
+    /// The device is gone.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The kernel refuses a route.
+    #[error("cannot add the route {network}: {error}; does `ip route` show one?")]
+    Route {
+        /// Where it leads.
+        network: IpNet,
+        /// What the kernel says.
+        error: rtnetlink::Error,
+    },
+    /// The kernel refuses a default route.
+    #[error("cannot add the route {network}: {error}; does another tunnel have it? `ip route show table {TABLE}`")]
+    Default {
+        /// The default route of IPv4 or IPv6.
+        network: IpNet,
+        /// What the kernel says.
+        error: rtnetlink::Error,
+    },
+    /// The kernel refuses a rule.
+    #[error("cannot add a rule for the default route (`ip rule`): {0}")]
+    Rule(rtnetlink::Error),
 }
 
 fn is_default(network: &IpNet) -> bool {

@@ -14,14 +14,14 @@ use ipnet::IpNet;
 use tidewire::{CloseReason, Connection, LaneId, MessageError, Outgoing, Time};
 use tidewire_proto::tunnel::{Fates, RoundTrip, lane, lifetime};
 
-use super::REPLACED;
-use super::addresses::{Entry, Overlap};
-use super::counts::{Counters, Counts, Reason};
-use super::device::{Device, Inbox, Outbox};
-use super::icmp::{self, Refusal};
-use super::packet::Packet;
-use super::peers::{Peer, Peers};
-use super::unheard::Unheard;
+use crate::REPLACED;
+use crate::addresses::{Entry, Overlap};
+use crate::counts::{Counters, Counts, Reason};
+use crate::device::{Device, Inbox, Outbox};
+use crate::icmp::{self, Refusal};
+use crate::packet::Packet;
+use crate::peers::{Peer, Peers};
+use crate::unheard::Unheard;
 
 /// The device, and the peers; see the module.
 pub struct Hub {

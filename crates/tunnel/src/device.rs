@@ -1,13 +1,12 @@
 //! The TUN device: packets of the kernel, many in each system call.
 //!
-//! [`super::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to
+//! [`crate::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to
 //! 64 KiB, which is divided here, and one write takes what can be joined again. Invariant: the device is not
 //! persistent, so the kernel removes it with its addresses and routes when this process ends, however it
 //! ends.
 
 use std::io;
 
-use anyhow::{Context, anyhow, bail};
 use ipnet::IpNet;
 use tun_rs::{AsyncDevice, DeviceBuilder, GROTable, VIRTIO_NET_HDR_LEN};
 
@@ -45,13 +44,11 @@ impl Device {
     /// Makes a device with these addresses, for packets of at most `mtu` bytes.
     ///
     /// # Errors
-    /// What is missing, and what to do.
-    pub fn create(name: &str, addresses: &[IpNet], mtu: u16) -> anyhow::Result<Self> {
+    /// See [`DeviceError`].
+    pub fn create(name: &str, addresses: &[IpNet], mtu: u16) -> Result<Self, DeviceError> {
         let is_off = std::fs::read_to_string(NO_IPV6).is_ok_and(|text| text.trim() == "1");
         if is_off && addresses.iter().any(|network| network.addr().is_ipv6()) {
-            bail!(
-                "IPv6 is switched off for new devices: set net.ipv6.conf.default.disable_ipv6=0, or give IPv4 addresses only"
-            );
+            return Err(DeviceError::NoIpv6);
         }
         let mut builder = DeviceBuilder::new().name(name).mtu(mtu).offload(true);
         let mut v4 = addresses.iter().filter_map(|network| if let IpNet::V4(v4) = network { Some(v4) } else { None });
@@ -63,13 +60,13 @@ impl Device {
                 builder = builder.ipv6(v6.addr(), v6.prefix_len());
             }
         }
-        let tun = builder.build_async().map_err(|error| cause(&error, name))?;
+        let tun = builder.build_async().map_err(|error| DeviceError::of(error, name))?;
         // The builder keeps one address of IPv4 only.
         for network in v4 {
             let added = tun.add_address_v4(network.addr(), network.prefix_len());
-            added.with_context(|| format!("cannot give {name} the address {network}"))?;
+            added.map_err(|error| DeviceError::Address { name: name.to_owned(), network: (*network).into(), error })?;
         }
-        let name = tun.name().context("the device has no name")?;
+        let name = tun.name().map_err(DeviceError::NoName)?;
         Ok(Self { tun, name })
     }
 
@@ -82,8 +79,8 @@ impl Device {
     ///
     /// # Errors
     /// The device is gone.
-    pub fn index(&self) -> anyhow::Result<u32> {
-        self.tun.if_index().context("the device has no number")
+    pub fn index(&self) -> Result<u32, DeviceError> {
+        self.tun.if_index().map_err(DeviceError::NoNumber)
     }
 
     /// Waits for packets and hands each to `take`. What cannot be divided is handed on as an empty packet.
@@ -134,15 +131,56 @@ impl Outbox {
     }
 }
 
-/// Why the kernel made no device, and what to do.
-fn cause(error: &io::Error, name: &str) -> anyhow::Error {
-    let instead = "without it, `tidewire forward` carries TCP connections";
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => anyhow!(
-            "a TUN device needs the capability CAP_NET_ADMIN: run as root, or `sudo setcap cap_net_admin+ep $(which tidewire)`; {instead}"
-        ),
-        io::ErrorKind::NotFound => anyhow!("{CONTROL} is missing: `modprobe tun` loads it; {instead}"),
-        io::ErrorKind::ResourceBusy => anyhow!("the device {name} is in use: choose another --interface"),
-        _ => anyhow!("cannot make the device {name}: {error}"),
+/// Why there is no device, or no address of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The kernel gives new devices no IPv6, and an address is of that family.
+    #[error(
+        "IPv6 is switched off for new devices: set net.ipv6.conf.default.disable_ipv6=0, or give IPv4 addresses only"
+    )]
+    NoIpv6,
+    /// This process may not make devices.
+    #[error("a TUN device needs the capability CAP_NET_ADMIN")]
+    NotPermitted,
+    /// The kernel has no TUN devices.
+    #[error("{CONTROL} is missing: `modprobe tun` loads it")]
+    NoControl,
+    /// Another program has a device of this name.
+    #[error("the device {0} is in use")]
+    InUse(String),
+    /// The kernel does not make it for another reason.
+    #[error("cannot make the device {name}: {error}")]
+    Make {
+        /// The name of the device.
+        name: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The kernel does not give it an address.
+    #[error("cannot give {name} the address {network}: {error}")]
+    Address {
+        /// The name of the device.
+        name: String,
+        /// The address with its prefix length.
+        network: IpNet,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The device is gone before its name is known.
+    #[error("the device has no name: {0}")]
+    NoName(io::Error),
+    /// The device is gone.
+    #[error("the device has no number: {0}")]
+    NoNumber(io::Error),
+}
+
+impl DeviceError {
+    fn of(error: io::Error, name: &str) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted,
+            io::ErrorKind::NotFound => Self::NoControl,
+            io::ErrorKind::ResourceBusy => Self::InUse(name.to_owned()),
+            _ => Self::Make { name: name.to_owned(), error },
+        }
     }
 }

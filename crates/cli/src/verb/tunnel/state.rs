@@ -5,10 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_command::report::Console;
 use tidewire_figures::milliseconds;
-
-use super::counts::Counts;
-use super::hub::Hub;
-use super::peers::Listed;
+use tidewire_tunnel::{Counts, Hub, Listed};
 
 /// Time between two reports of the state with `--json`.
 const INTERVAL: Duration = Duration::from_secs(5);

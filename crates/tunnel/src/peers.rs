@@ -1,6 +1,6 @@
 //! The peers of a tunnel at one time: who is listed, and which of them has an address.
 //!
-//! [`super::hub`] asks it for each packet. When the list changes, the hub replaces the whole value, so
+//! [`crate::hub`] asks it for each packet. When the list changes, the hub replaces the whole value, so
 //! packets that are under way see the list before or the list after. Invariant: a peer that stays listed
 //! stays the same [`Peer`], with its queue and its connection.
 
@@ -14,21 +14,21 @@ use tidewire::{Connection, PublicKey};
 use tidewire_proto::tunnel::Queue;
 use tokio::sync::{Notify, watch};
 
-use super::addresses::{Entry, Overlap, Table};
-use super::packet::Packet;
+use crate::addresses::{Entry, Overlap, Table};
+use crate::packet::Packet;
 
 /// A peer, connected or not.
 pub struct Peer {
     /// The key that spreads its flows is secret.
     queue: Mutex<Queue<Packet, RandomState>>,
     /// Told when a packet was queued.
-    pub(super) filled: Notify,
+    pub(crate) filled: Notify,
     /// Its longest packet.
-    pub(super) mtu: AtomicU16,
+    pub(crate) mtu: AtomicU16,
     /// Its connection, and the number of that connection.
-    pub(super) current: watch::Sender<Option<(u64, Connection)>>,
+    pub(crate) current: watch::Sender<Option<(u64, Connection)>>,
     /// Number of connections so far.
-    pub(super) connections: AtomicU64,
+    pub(crate) connections: AtomicU64,
 }
 
 /// A peer with its key and networks.
@@ -103,7 +103,7 @@ impl Peer {
         self.current.borrow().as_ref().map(|(_, connection)| connection.clone())
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Queue<Packet, RandomState>> {
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue<Packet, RandomState>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,12 @@
 //! `tidewire tunnel up LINK` and `tidewire tunnel up --listen ADDRESS:PORT`: carries the IP packets of a TUN
-//! device.
+//! device (`docs/tunnel.md`).
+//!
+//! [`dial`] keeps the connection of the end with a link, [`serve`] those of the other end, [`state`] has the
+//! events. The packets are moved by [`tidewire_tunnel`].
+
+mod dial;
+mod serve;
+mod state;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,20 +20,19 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
+use tidewire_tunnel::{
+    DEFAULT_MTU, Device, DeviceError, Entry, Hub, MTUS, Outer, Routes, configure, only_peer, parse_address,
+    parse_network, read_peers,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::dial::{Dialer, Far, outer};
+use self::state::Event;
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::session;
-use crate::tunnel::addresses::{Entry, only_peer, parse_address, parse_network, read_peers};
-use crate::tunnel::device::Device;
-use crate::tunnel::dialer::{Dialer, Far};
-use crate::tunnel::hub::Hub;
-use crate::tunnel::routes::{Outer, Routes};
-use crate::tunnel::state::{self, Event};
-use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
 use crate::via::{Through, Via};
 use crate::watch::WatchArgs;
 
@@ -59,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "tidewire0", value_parser = parse_interface)]
     interface: String,
     /// Longest IP packet that this end takes. The tunnel carries what both ends take
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u16).range(MTUS))]
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u16).range(i64::from(*MTUS.start())..=i64::from(*MTUS.end())))]
     mtu: u16,
     #[command(flatten)]
     naming: Naming,
@@ -104,9 +110,9 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     // Before any route leads into the tunnel.
     let addresses = session::addresses(through.as_ref().map_or(&link, Through::link))?;
     refuse_own_path(&peer.networks, &addresses)?;
-    let (hub, routes) = up(args, vec![peer], Far::outer(&addresses), console).await?;
+    let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
-    let dialer = Dialer::new(Far { link, through, credentials, addresses }, config, &hub, routes, console);
+    let dialer = Dialer::new(Far { link, through, credentials }, addresses, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(quietly(ended)).await
 }
@@ -124,7 +130,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
         |link: &str| format!("waiting; on the other machine: tidewire tunnel up '{link}' --address ADDRESS/LENGTH");
     listen::announce(&links, what, console);
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
-    let accepting = listener::serve(&endpoint, &hub, console, &stop, &mut serving);
+    let accepting = serve::serve(&endpoint, &hub, console, &stop, &mut serving);
     let read = async |path: &Path| follow(path, &hub, &mut routes).await;
     let guarded = listen::guarding_by(&endpoint, &args.naming, console, read, accepting);
     let ended = carrying(&hub, console, guarded).await;
@@ -153,7 +159,7 @@ async fn up(
     outer: Vec<Outer>,
     console: &Console,
 ) -> Result<(Arc<Hub>, Routes), Failure> {
-    let device = Device::create(&args.interface, &args.address, args.mtu).or_exit(Exit::LocalIo)?;
+    let device = Device::create(&args.interface, &args.address, args.mtu).map_err(no_device)?;
     let mut routes = Routes::new(&device, &args.address, outer).or_exit(Exit::LocalIo)?;
     let hub = Hub::new(device, args.address.clone(), args.mtu, peers).or_exit(Exit::Usage)?;
     if let Err(error) = routes.follow(hub.peers().networks()).await {
@@ -165,6 +171,20 @@ async fn up(
     console.say(&format!("{interface} is up with {}", addresses.join(" and ")));
     console.event(&Event::Tunnel { interface, addresses, mtu });
     Ok((Arc::new(hub), routes))
+}
+
+/// Why there is no device, and what to do.
+fn no_device(error: DeviceError) -> Failure {
+    let instead = "without it, `tidewire forward` carries TCP connections";
+    let message = match &error {
+        DeviceError::NotPermitted => {
+            format!("{error}: run as root, or `sudo setcap cap_net_admin+ep $(which tidewire)`; {instead}")
+        }
+        DeviceError::NoControl => format!("{error}; {instead}"),
+        DeviceError::InUse(_) => format!("{error}: choose another --interface"),
+        _ => error.to_string(),
+    };
+    Failure::message(Exit::LocalIo, message)
 }
 
 /// Runs `job` and moves packets meanwhile.
