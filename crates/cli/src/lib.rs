@@ -3,11 +3,12 @@
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
 //! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
-//! [`tidewire_transfer`]. This is a library only so that tests, fuzzing and the binary use the same code. Its
-//! interface may change at any time.
+//! [`tidewire_transfer`], port forwarding in [`tidewire_forward`], the tunnel in `tidewire_tunnel`. This is a
+//! library only so that tests, fuzzing and the binary use the same code. Its interface may change at any
+//! time.
 
-// Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, waiting
-// for connections, making and ending them, keeping them, and their sockets.
+// Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
+// that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.
 mod backend;
 mod keys;
 mod link;
@@ -16,6 +17,7 @@ mod live;
 mod session;
 mod ssh;
 mod via;
+mod way;
 // What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
 mod bench;
 mod forwarding;

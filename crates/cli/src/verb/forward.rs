@@ -11,13 +11,12 @@ use tidewire_forward::{HostPattern, MAX_STREAMS, Near, PortForward, Ports, Rule,
 use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::forwarding::{failure, report};
-use crate::keys::{self, Own};
 use crate::link;
 use crate::live::{Ended, Kept};
 use crate::pipe::stdio;
-use crate::ssh::{self, Host, Job, Ssh, Way};
-use crate::via::Via;
+use crate::ssh::{self, Host, Job};
 use crate::watch::WatchArgs;
+use crate::way::{Reach, Way};
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -44,11 +43,7 @@ pub struct Args {
     #[arg(value_name = "LINK|[USER@]HOST")]
     link: Option<String>,
     #[command(flatten)]
-    ssh: Ssh,
-    #[command(flatten)]
-    own: Own,
-    #[command(flatten)]
-    via: Via,
+    reach: Reach,
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
@@ -95,7 +90,7 @@ impl Args {
         let rules: Vec<_> = self.rules().iter().map(|rule| format!("--allow '{rule}'")).collect();
         let usual = if self.single.is_some() { ssh::SINGLE_SILENCE } else { ssh::FORWARD_SILENCE };
         let words = self.coding.far_words() + &rules.join(" ");
-        self.ssh.start(host, Job::Serve, self.ssh.silence(usual), &words, console).await
+        self.reach.host(host, Job::Serve, usual, &words, console).await
     }
 
     /// The rules that the far end needs.
@@ -118,20 +113,16 @@ impl Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let goal = args.goal()?;
     if goal.link().is_none() {
-        args.via.refuse_with_ssh()?;
+        args.reach.check_host()?;
     }
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
     let ports = Ports { local: args.local.clone(), socks: args.socks.clone(), remote: args.remote.clone() };
     // A port that is in use is found before a far end is started.
     let mut near = Near::bind(&ports, report(&console)).map_err(failure)?;
     let way = match goal {
-        Goal::Link(link) => {
-            let through = args.via.through(&link, args.own.key.as_deref(), &console)?;
-            Way::from(*link).through(through)
-        }
+        Goal::Link(link) => args.reach.link(*link, &console)?,
         Goal::Host(host) => unless_hung_up(args.start(&host, &console)).await?,
     };
-    let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
     // A far end that ends after a short silence needs packets more often.
     let keep_alive = way.silence().map_or(KEEP_ALIVE, |silence| KEEP_ALIVE.min(silence / 3));
     let config =
@@ -139,7 +130,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("forward", config, &console)?;
     let kept = Kept::new(&console);
     let connect = async || {
-        let (endpoint, connection) = way.connect(&credentials, &config, &console).await?;
+        let (endpoint, connection) = way.connect(&config, &console).await?;
         Ok((endpoint, connection, ()))
     };
     let ended = match &args.single {

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::link::Link;
-use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
+use tidewire::{CloseReason, Config, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::Console;
 use tidewire_tunnel::{Answer, GreetError, Hub, Outer, REPLACED, Routes, greet};
@@ -14,8 +13,7 @@ use tokio::time::timeout;
 
 use super::state::Event;
 use crate::live::{Ended, Kept};
-use crate::session;
-use crate::via::Through;
+use crate::way::Way;
 
 /// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take
 /// less, and a resolver behind a tunnel that is down does not answer.
@@ -23,29 +21,20 @@ const RESOLVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The end with the link.
 pub struct Dialer {
-    far: Far,
+    way: Way,
+    passage: Mutex<Passage>,
     config: Config,
     hub: Arc<Hub>,
-    way: Mutex<Way>,
     console: Console,
     kept: Kept,
 }
 
-/// The far side, as the link names it.
-pub struct Far {
-    /// As the user named it.
-    pub link: Link,
-    /// The relay on the way to it, if there is one.
-    pub through: Option<Through>,
-    /// The secret of the link, or our private key.
-    pub credentials: Credentials,
-}
-
-/// The way of our datagrams.
-struct Way {
+/// Where our datagrams go, past the device.
+pub struct Passage {
     /// Addresses of the far side, or of the relay before it, as far as known.
-    addresses: Vec<SocketAddr>,
-    routes: Routes,
+    pub addresses: Vec<SocketAddr>,
+    /// They lead datagrams to these addresses past the device, and the others into it.
+    pub routes: Routes,
 }
 
 /// Our datagrams to these addresses.
@@ -54,18 +43,10 @@ pub fn outer(addresses: &[SocketAddr]) -> Vec<Outer> {
 }
 
 impl Dialer {
-    /// An end that will connect to `far`. `addresses` are where our datagrams went when the tunnel began. The
-    /// only peer of `hub` is the listener.
-    pub fn new(
-        far: Far,
-        addresses: Vec<SocketAddr>,
-        config: Config,
-        hub: &Arc<Hub>,
-        routes: Routes,
-        console: &Console,
-    ) -> Self {
-        let way = Mutex::new(Way { addresses, routes });
-        Self { far, config, hub: Arc::clone(hub), way, console: console.clone(), kept: Kept::new(console) }
+    /// An end that will connect over `way`. The only peer of `hub` is the listener.
+    pub fn new(way: Way, passage: Passage, config: Config, hub: &Arc<Hub>, console: &Console) -> Self {
+        let (passage, hub) = (Mutex::new(passage), Arc::clone(hub));
+        Self { way, passage, config, hub, console: console.clone(), kept: Kept::new(console) }
     }
 
     /// Carries packets while it is polled. The first attempt to connect must succeed.
@@ -91,11 +72,8 @@ impl Dialer {
     /// Connects and greets. Returns the connection, and the listener's longest packet.
     async fn connect(&self) -> Result<(Endpoint, Connection, u16), Failure> {
         let addresses = self.find().await?;
-        let Self { far: Far { link, through, credentials }, config, console, .. } = self;
-        let (endpoint, connection) = match through {
-            Some(through) => session::connect(link, Some(through), credentials, config.clone(), console).await?,
-            None => session::connect_in_turn(&addresses, link, credentials, config, console).await?,
-        };
+        let Self { config, console, .. } = self;
+        let (endpoint, connection) = self.way.connect_at(&addresses, config, console).await?;
         let mtu = greet(&connection, self.hub.mtu()).await.map_err(failure)?;
         let most = mtu.min(self.hub.mtu());
         console.say(&format!("connected to {}; packets of at most {most} bytes", connection.remote()));
@@ -106,16 +84,16 @@ impl Dialer {
     /// resolved in time.
     async fn find(&self) -> Result<Vec<SocketAddr>, Failure> {
         let (tell, told) = oneshot::channel();
-        let link = self.far.through.as_ref().map_or(&self.far.link, Through::link).clone();
+        let link = self.way.first_hop().clone();
         // A thread of its own: the runtime would wait for one of its own before the program ends.
         std::thread::spawn(move || tell.send(link.resolve().unwrap_or_default()));
         let found = timeout(RESOLVER_PATIENCE, told).await.ok().and_then(Result::ok).unwrap_or_default();
-        let mut way = self.way.lock().await;
+        let mut passage = self.passage.lock().await;
         if !found.is_empty() {
-            way.routes.pass(outer(&found)).await.or_exit(Exit::LocalIo)?;
-            way.addresses = found;
+            passage.routes.pass(outer(&found)).await.or_exit(Exit::LocalIo)?;
+            passage.addresses = found;
         }
-        Ok(way.addresses.clone())
+        Ok(passage.addresses.clone())
     }
 
     /// Takes the routes back, closes the connection, if there is one, and reports its summary as the last
@@ -124,7 +102,7 @@ impl Dialer {
     /// # Errors
     /// The failure in `ended`.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
-        self.way.lock().await.routes.close().await;
+        self.passage.lock().await.routes.close().await;
         self.kept.close(ended).await
     }
 }

@@ -27,14 +27,14 @@ use tidewire_tunnel::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::dial::{Dialer, Far, outer};
+use self::dial::{Dialer, Passage, outer};
 use self::state::Event;
-use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::session;
-use crate::via::{Through, Via};
+use crate::via::Via;
 use crate::watch::WatchArgs;
+use crate::way::Way;
 
 /// The subcommands of `tunnel`.
 #[derive(Debug, Subcommand)]
@@ -104,15 +104,14 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let config =
         configure(&args.coding.over(&Config::default(), Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
-    let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
     let peer = only_peer(&args.address, &args.route);
-    let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
+    let way = Way::to(link, args.naming.key.as_deref(), &args.via, console)?;
     // Before any route leads into the tunnel.
-    let addresses = session::addresses(through.as_ref().map_or(&link, Through::link))?;
+    let addresses = session::addresses(way.first_hop())?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
-    let dialer = Dialer::new(Far { link, through, credentials }, addresses, config, &hub, routes, console);
+    let dialer = Dialer::new(way, Passage { addresses, routes }, config, &hub, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(quietly(ended)).await
 }
