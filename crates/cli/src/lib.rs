@@ -3,9 +3,8 @@
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
 //! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
-//! [`tidewire_transfer`], port forwarding in [`tidewire_forward`], the tunnel in `tidewire_tunnel`. This is a
-//! library only so that tests, fuzzing and the binary use the same code. Its interface may change at any
-//! time.
+//! [`tidewire_transfer`], port forwarding in [`tidewire_forward`], the tunnel in `tidewire_tunnel`. Only
+//! `main.rs` uses this library. Its interface may change at any time.
 
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
 // that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.
@@ -32,5 +31,5 @@ mod progress;
 mod top;
 mod watch;
 // The command line: settings of files and the environment, and the verbs.
-pub mod settings;
+mod settings;
 pub mod verb;
