@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::forward::header::{read_answer, read_request, write_answer, write_request};
+use tidewire_forward::header::{read_answer, read_request, write_answer, write_request};
 use tidewire_fuzz::at_once;
 
 fuzz_target!(|data: &[u8]| {

@@ -3,11 +3,11 @@
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
 //! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
-//! [`tidewire_transfer`]. This is a library only so that tests, fuzzing and the binary use the same code. Its
-//! interface may change at any time.
+//! [`tidewire_transfer`], port forwarding in [`tidewire_forward`], the tunnel in `tidewire_tunnel`. Only
+//! `main.rs` uses this library. Its interface may change at any time.
 
-// Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, waiting
-// for connections, making and ending them, keeping them, and their sockets.
+// Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
+// that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.
 mod backend;
 mod keys;
 mod link;
@@ -16,14 +16,13 @@ mod live;
 mod session;
 mod ssh;
 mod via;
+mod way;
 // What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
 mod bench;
-pub mod forward;
+mod forwarding;
 mod media;
 mod pipe;
 mod probe;
-#[cfg(target_os = "linux")]
-mod tunnel;
 mod what_if;
 // Who watches a job: plans in words, bars, the page in a browser, the terminal, recordings and figures.
 mod dash;
@@ -32,5 +31,5 @@ mod progress;
 mod top;
 mod watch;
 // The command line: settings of files and the environment, and the verbs.
-pub mod settings;
+mod settings;
 pub mod verb;

@@ -1,16 +1,17 @@
 //! A connection that a verb keeps for as long as it runs, and makes anew when it is lost. The verb `live` is
 //! another thing: its room is [`crate::media`].
 //!
-//! `forward`, `tunnel` and `live` call it. Invariant: attempts to connect come ever more rarely while they
-//! fail, or while connections end soon.
+//! `forward` and `tunnel` call [`Kept`], `live` what that is made of. Invariant: attempts to connect come
+//! ever more rarely while they fail, or while connections end soon.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire::{Connection, Endpoint};
-use tidewire_command::exit::Failure;
+use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::{self, Console, Event, Role, Summary};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::explain::Watch;
 use crate::session::{self, CUT_OFF, DONE};
@@ -19,7 +20,88 @@ use crate::session::{self, CUT_OFF, DONE};
 /// restarts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest time between attempts. Chosen: one packet in this time for a machine that is switched off.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The one connection of a job, which is made anew whenever it is lost.
+pub struct Kept {
+    console: Console,
+    /// The current connection, or `None` while it is lost.
+    current: Mutex<Option<Arc<Live>>>,
+}
+
+/// How a job over one connection ended.
+pub enum Ended {
+    /// The job is done.
+    Done,
+    /// The connection was lost for this reason.
+    Lost(String),
+}
+
+impl Kept {
+    /// No connection yet.
+    pub fn new(console: &Console) -> Self {
+        Self { console: console.clone(), current: Mutex::default() }
+    }
+
+    /// Runs `job` over the connection that `connect` makes, and again over a new one whenever it is lost,
+    /// until it is done. The job gets what `connect` has found out. The first attempt to connect must
+    /// succeed. `silence` is the time without a packet after which the far end has ended by itself, if it
+    /// does.
+    ///
+    /// # Errors
+    /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after a silence.
+    pub async fn run<T>(
+        &self,
+        silence: Option<Duration>,
+        connect: impl AsyncFn() -> Result<(Endpoint, Connection, T), Failure>,
+        mut job: impl AsyncFnMut(&Connection, T) -> Result<Ended, Failure>,
+    ) -> Result<(), Failure> {
+        let begin = async || {
+            let (endpoint, connection, found) = connect().await?;
+            let live = Arc::new(Live::begin(endpoint, connection, &self.console));
+            self.replace(Some(Arc::clone(&live)));
+            Ok((live, found))
+        };
+        let mut attempts = Attempts::default();
+        let (mut live, mut found) = begin().await?;
+        loop {
+            let Ended::Lost(reason) = job(&live.connection, found).await? else { return Ok(()) };
+            self.replace(None);
+            self.console.summary(&live.summary());
+            self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
+            attempts.on_lost(&live);
+            let connected = attempts.until_connected(&self.console, &begin);
+            (live, found) = match silence {
+                Some(silence) => timeout(silence, connected).await.map_err(|_| gone(silence))?,
+                None => connected.await,
+            };
+        }
+    }
+
+    /// Closes the connection, if there is one, and reports its summary as the last line.
+    ///
+    /// # Errors
+    /// The failure in `ended`.
+    pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        match self.replace(None) {
+            Some(live) => live.close(&self.console, ended).await,
+            None => ended,
+        }
+    }
+
+    fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
+        std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), live)
+    }
+}
+
+fn gone(silence: Duration) -> Failure {
+    let gone = format_args!(
+        "no connection for {} s: the far end has ended by itself; run the same command again, and let it wait for \
+         longer with --linger",
+        silence.as_secs()
+    );
+    Failure::message(Exit::Unreachable, gone)
+}
 
 /// A connection, and its socket.
 pub struct Live {

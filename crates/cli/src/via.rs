@@ -23,7 +23,7 @@ use crate::listen;
 const RELAYS: &str = "Relays";
 
 /// The relay option of the verbs that connect.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Via {
     /// Reach the other side, which listens with --relayed, through a relay: the link that `tidewire relay`
     /// printed, or @FILE with it. A link with a public key needs --key

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use tidewire::link::Link;
-use tidewire::{Config, Connection, Credentials, Redundancy};
+use tidewire::{Config, Connection, Redundancy};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::report::{Console, Summary, rate};
@@ -18,6 +17,7 @@ use super::follow::{Followed, Following};
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Order, client, clock_name};
 use crate::session::{self, CUT_OFF, DONE};
+use crate::way::Way;
 
 /// Rate of the records of the light phase, in bits per second. Chosen: little on any path where coding is
 /// useful, and too little to fill a queue.
@@ -49,10 +49,8 @@ pub enum Pressure {
 
 /// What both phases of a probe share.
 pub struct Probe<'a> {
-    /// The far end.
-    pub link: &'a Link,
-    /// The credentials that open the link.
-    pub credentials: &'a Credentials,
+    /// The way to the far end.
+    pub way: &'a Way,
     /// Configuration of the full phase.
     pub config: &'a Config,
     /// Duration of both phases together.
@@ -86,8 +84,7 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
     }
     let following = Arc::new(Following::new(probe.began));
     let config = config.build().or_exit(Exit::Usage)?.with_trace(following.clone());
-    let connecting = session::connect(probe.link, None, probe.credentials, config, probe.console);
-    let (endpoint, connection) = unless_interrupted(connecting).await?;
+    let (endpoint, connection) = unless_interrupted(probe.way.connect(&config, probe.console)).await?;
     let mut seen = Seen::default();
     let plan = load.plan(length);
     // The watch reports in place of the bench.

@@ -93,23 +93,9 @@ impl Settings {
         Self(file::read(path)?).checked(command)
     }
 
-    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file
-    /// in errors.
-    ///
-    /// # Errors
-    /// Returns the first wrong setting.
-    pub fn parse(text: &str, path: &Path, command: &Command) -> Result<Self, SettingsError> {
-        Self(file::parse(text, path)?).checked(command)
-    }
-
     /// Returns the number of settings.
     pub fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Whether there are no settings.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Finds the setting of an option of a verb. Within one file, the section of the verb has precedence over
@@ -165,11 +151,6 @@ impl Settings {
 }
 
 impl Setting {
-    /// Returns the values as typed.
-    pub fn text(&self) -> String {
-        self.values.join(", ")
-    }
-
     fn error(&self, problem: impl Into<String>) -> SettingsError {
         let key = self.verb.iter().chain([&self.key]).map(String::as_str).collect::<Vec<_>>().join(".");
         SettingsError { origin: self.origin.to_string(), key, problem: problem.into() }
@@ -300,7 +281,7 @@ mod tests {
     use crate::verb::command;
 
     fn settings(text: &str) -> Result<Settings, SettingsError> {
-        Settings::parse(text, Path::new("c.toml"), &command())
+        Settings(file::parse(text, Path::new("c.toml"))?).checked(&command())
     }
 
     #[test]
@@ -366,7 +347,8 @@ mod tests {
         #[test]
         fn what_is_not_refused_is_accepted_by_the_options(lines in prop::collection::vec(line(), 1..4)) {
             static COMMAND: LazyLock<Command> = LazyLock::new(command);
-            let Ok(settings) = Settings::parse(&lines.join("\n"), Path::new("c.toml"), &COMMAND) else { return Ok(()) };
+            let parsed = file::parse(&lines.join("\n"), Path::new("c.toml")).map(Settings);
+            let Ok(settings) = parsed.and_then(|settings| settings.checked(&COMMAND)) else { return Ok(()) };
             for verb in ["receive", "serve", "bench"] {
                 let parsed = settings.apply(COMMAND.clone()).try_get_matches_from(["tidewire", verb]);
                 let wrong = parsed.err().map(|error| error.kind());

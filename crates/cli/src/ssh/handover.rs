@@ -7,8 +7,6 @@ use std::fmt;
 
 use tidewire::link::Link;
 
-use crate::forward;
-
 /// What the line begins with. Chosen: no shell prints it by chance.
 const MARK: &str = "TIDEWIRE-LINK ";
 
@@ -26,7 +24,7 @@ impl Job {
     fn speaks(self) -> String {
         let job = match self {
             Self::Receive => tidewire_transfer::PROTOCOL,
-            Self::Serve => forward::PROTOCOL,
+            Self::Serve => tidewire_forward::PROTOCOL,
         };
         format!("{:08x}.{job}", tidewire_proto::wire::VERSION)
     }

@@ -10,7 +10,6 @@ pub mod detach;
 mod handover;
 mod host;
 mod start;
-mod way;
 
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use tidewire_units::parse_duration;
 
 pub use handover::Job;
 pub use host::{Host, quote_path};
-pub use way::Way;
 
 /// How long the far end of a `forward` stays without a packet. Chosen: longer than most times for which a
 /// laptop is closed between two meetings or on a journey. Meanwhile the far end is one idle process

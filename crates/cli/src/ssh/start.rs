@@ -17,7 +17,6 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::candidates::{candidates, real_name};
 use super::handover::{self, Job};
 use super::host::Host;
-use super::way::Way;
 use super::{Ssh, Words};
 
 /// Most bytes that the far user's shell may print before the link. Chosen: a hundred screens.
@@ -40,8 +39,8 @@ impl Drop for Running {
 }
 
 impl Ssh {
-    /// Starts the far end, and returns when it waits. `words` are its options, quoted for a shell. It ends
-    /// after `silence` without a packet.
+    /// Starts the far end, and returns the links to it when it waits: there is no difference but their host.
+    /// `words` are its options, quoted for a shell. It ends after `silence` without a packet.
     ///
     /// # Errors
     /// [`Exit::Unreachable`] if ssh fails; else what the far side's tidewire ended with, or [`Exit::Other`].
@@ -52,7 +51,7 @@ impl Ssh {
         silence: Duration,
         words: &str,
         console: &Console,
-    ) -> Result<Way, Failure> {
+    ) -> Result<(Link, Vec<Link>), Failure> {
         let verb = match job {
             Job::Receive => "receive",
             Job::Serve => "serve",
@@ -63,8 +62,7 @@ impl Ssh {
         let (link, name) = tokio::join!(self.link(host, job, &command, console), real_name(ssh, host));
         let link = link?;
         console.say(&format!("tidewire on {host} listens on UDP port {}", link.port));
-        let links = candidates(link, host, &name).await?;
-        Ok(Way::started(links, host.clone(), silence))
+        candidates(link, host, &name).await
     }
 
     /// Runs `command` on `host` and reads its link.

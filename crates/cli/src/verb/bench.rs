@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use crate::bench::require::Requirement;
 use crate::bench::{Order, client, clock_name, server};
 use crate::explain::Watch;
-use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
 use crate::via::Via;
 use crate::watch::WatchArgs;
+use crate::way::Way;
 
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -169,7 +169,7 @@ async fn serve_one(connection: Connection, console: Console) -> Result<(), Failu
 async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.client.as_ref().and_then(|link| link.as_deref())).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
+    let way = Way::to(link, args.naming.key.as_deref(), &args.via, console)?;
     let Offered { time, bitrate, reverse, parallel, length, interval } = args.load;
     let plan = Order {
         reverse,
@@ -182,9 +182,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
     let (config, _watching) = args.watch.begin("bench", config, console)?;
-    let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
-    let connecting = session::connect(&link, through.as_ref(), &credentials, config, console);
-    let (endpoint, connection) = unless_interrupted(connecting).await?;
+    let (endpoint, connection) = unless_interrupted(way.connect(&config, console)).await?;
     console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;

@@ -1,20 +1,22 @@
 //! `tidewire forward`: carries TCP connections to and from the far side, with ssh's options `-L`, `-D`, `-R`
 //! and `-W`.
 
+use tidewire::Connection;
 use tidewire::link::Link;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_hung_up};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
+use tidewire_forward::{HostPattern, MAX_STREAMS, Near, PortForward, Ports, Rule, SocksForward, Target, single};
 use tidewire_proto::config::KEEP_ALIVE;
 
-use crate::forward::client::{Client, Ports};
-use crate::forward::{HostPattern, MAX_STREAMS, PortForward, Rule, SocksForward, Target};
-use crate::keys::{self, Own};
+use crate::forwarding::{failure, report};
 use crate::link;
-use crate::ssh::{self, Host, Job, Ssh, Way};
-use crate::via::Via;
+use crate::live::{Ended, Kept};
+use crate::pipe::stdio;
+use crate::ssh::{self, Host, Job};
 use crate::watch::WatchArgs;
+use crate::way::{Reach, Way};
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -41,11 +43,7 @@ pub struct Args {
     #[arg(value_name = "LINK|[USER@]HOST")]
     link: Option<String>,
     #[command(flatten)]
-    ssh: Ssh,
-    #[command(flatten)]
-    own: Own,
-    #[command(flatten)]
-    via: Via,
+    reach: Reach,
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
@@ -92,7 +90,7 @@ impl Args {
         let rules: Vec<_> = self.rules().iter().map(|rule| format!("--allow '{rule}'")).collect();
         let usual = if self.single.is_some() { ssh::SINGLE_SILENCE } else { ssh::FORWARD_SILENCE };
         let words = self.coding.far_words() + &rules.join(" ");
-        self.ssh.start(host, Job::Serve, self.ssh.silence(usual), &words, console).await
+        self.reach.host(host, Job::Serve, usual, &words, console).await
     }
 
     /// The rules that the far end needs.
@@ -115,29 +113,51 @@ impl Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let goal = args.goal()?;
     if goal.link().is_none() {
-        args.via.refuse_with_ssh()?;
+        args.reach.check_host()?;
     }
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
     let ports = Ports { local: args.local.clone(), socks: args.socks.clone(), remote: args.remote.clone() };
     // A port that is in use is found before a far end is started.
-    let bound = ports.bind()?;
+    let mut near = Near::bind(&ports, report(&console)).map_err(failure)?;
     let way = match goal {
-        Goal::Link(link) => {
-            let through = args.via.through(&link, args.own.key.as_deref(), &console)?;
-            Way::from(*link).through(through)
-        }
+        Goal::Link(link) => args.reach.link(*link, &console)?,
         Goal::Host(host) => unless_hung_up(args.start(&host, &console)).await?,
     };
-    let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
     // A far end that ends after a short silence needs packets more often.
     let keep_alive = way.silence().map_or(KEEP_ALIVE, |silence| KEEP_ALIVE.min(silence / 3));
     let config =
         config.to_builder().keep_alive(Some(keep_alive)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (config, _watching) = args.watch.begin("forward", config, &console)?;
-    let client = Client::new(way, credentials, config, &console);
-    let ended = match &args.single {
-        Some(target) => unless_hung_up(client.run_single(target)).await,
-        None => unless_hung_up(client.run(&ports, bound)).await,
+    let kept = Kept::new(&console);
+    let connect = async || {
+        let (endpoint, connection) = way.connect(&config, &console).await?;
+        Ok((endpoint, connection, ()))
     };
-    client.close(quietly(ended)).await
+    let ended = match &args.single {
+        Some(target) => {
+            let job = async |connection: &Connection, ()| carry(connection, target).await;
+            unless_hung_up(kept.run(None, connect, job)).await
+        }
+        None => {
+            let mut is_begun = false;
+            // Owned by the job: when that ends early, the TCP connections are reset before the close.
+            let job = async move |connection: &Connection, ()| {
+                if !is_begun {
+                    near.begin(connection).await.map_err(failure)?;
+                    is_begun = true;
+                }
+                Ok(Ended::Lost(near.run(connection).await.to_string()))
+            };
+            unless_hung_up(kept.run(way.silence(), connect, job)).await
+        }
+    };
+    kept.close(quietly(ended)).await
+}
+
+/// Carries standard input and output over a connection.
+async fn carry(connection: &Connection, target: &Target) -> Result<Ended, Failure> {
+    let (output, written) = stdio::output();
+    let pieces = single::Pieces { input: stdio::input(single::PIECE), output, written };
+    single::carry(connection, target, pieces).await.map_err(failure)?;
+    Ok(Ended::Done)
 }

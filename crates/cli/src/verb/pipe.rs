@@ -13,13 +13,13 @@ use tidewire_command::report::{self, Console, Event, Role};
 use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::explain::Watch;
-use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::pipe::{self, PipeEnd};
 use crate::session;
 use crate::via::Via;
 use crate::watch::WatchArgs;
+use crate::way::Way;
 
 /// Arguments of `pipe`.
 #[derive(Debug, clap::Args)]
@@ -95,10 +95,8 @@ async fn connect(
         Goal::Listen(address) => address,
         Goal::Link(link) => {
             let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
-            let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
-            let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
-            let (endpoint, connection) =
-                session::connect(&link, through.as_ref(), &credentials, config, console).await?;
+            let way = Way::to(*link, args.naming.key.as_deref(), &args.via, console)?;
+            let (endpoint, connection) = way.connect(&config, console).await?;
             return Ok((endpoint, connection, PipeEnd::Connects));
         }
     };

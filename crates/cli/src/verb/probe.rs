@@ -12,7 +12,7 @@ use tidewire_command::report::{Console, Summary, rate};
 use tidewire_figures::chart::terminal::Style;
 use tidewire_units::{Rate, parse_duration};
 
-use crate::keys::{self, Own};
+use crate::keys::Own;
 use crate::link;
 use crate::probe::advice::{Advice, Subject, advise};
 use crate::probe::outlook::{Ground, Outlook, Point, predict};
@@ -20,6 +20,8 @@ use crate::probe::phase::{Pressure, Probe, measure};
 use crate::probe::police::Policer;
 use crate::probe::tradeoff::{svg, terminal};
 use crate::probe::{Phase, recognise, words};
+use crate::via::Via;
+use crate::way::Way;
 
 /// The events of the results of `probe`.
 #[derive(Serialize)]
@@ -82,15 +84,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
-    let probe = Probe {
-        link: &link,
-        credentials: &credentials,
-        config: &config,
-        time: args.time,
-        began: Instant::now(),
-        console: &console,
-    };
+    let way = Way::to(link, args.own.key.as_deref(), &Via::default(), &console)?;
+    let probe = Probe { way: &way, config: &config, time: args.time, began: Instant::now(), console: &console };
     // The light load runs first, because the queues that full load leaves behind would disturb it.
     let (mut light, _, few) = measure(Pressure::Light, &probe).await?;
     let (mut full, mut summary, many) = measure(Pressure::Full, &probe).await?;

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tidewire::link::Link;
-use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
+use tidewire::{CloseReason, Config, Connection, Endpoint};
 use tokio::time::{sleep, timeout};
 
 use crate::explain::Watch;
-use crate::keys::{self, Own};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
@@ -18,9 +17,9 @@ use tidewire_command::report::{Console, Event, Role};
 use crate::link::{self, LINK_VARIABLE};
 use crate::progress::{Meter, failed};
 use crate::session::{self, CUT_OFF, DONE};
-use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
-use crate::via::Via;
+use crate::ssh::{self, Host, Job, quote_path};
 use crate::watch::WatchArgs;
+use crate::way::{Reach, Way};
 use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
@@ -40,11 +39,7 @@ pub struct Args {
     #[arg(required = true, value_name = "PATH... LINK|[USER@]HOST:FOLDER")]
     arguments: Vec<OsString>,
     #[command(flatten)]
-    ssh: Ssh,
-    #[command(flatten)]
-    own: Own,
-    #[command(flatten)]
-    via: Via,
+    reach: Reach,
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
@@ -71,14 +66,9 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         ));
     }
     let (config, _watching) = args.watch.begin("send", config, &console)?;
-    let through = match goal.link() {
-        Some(link) => args.via.through(link, args.own.key.as_deref(), &console)?,
-        None => args.via.refuse_with_ssh().map(|()| None)?,
-    };
-    let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?.through(through);
+    let way = unless_interrupted(goal.way(&args.reach, &args.coding, &console)).await?;
     let mut begun = Instant::now();
-    let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
-    let mut connected = unless_interrupted(way.connect(&credentials, &config, &console)).await?;
+    let mut connected = unless_interrupted(way.connect(&config, &console)).await?;
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
@@ -91,7 +81,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         session::close(&endpoint).await;
         if lost {
             console.warn("tidewire: the connection is lost; trying to connect again");
-            match unless_interrupted(connect_again(&way, &credentials, &config, &console)).await {
+            match unless_interrupted(connect_again(&way, &config, &console)).await {
                 Ok(again) => {
                     // The summary covers one connection: its bytes, its packets and its time.
                     (connected, begun) = (again, Instant::now());
@@ -111,16 +101,11 @@ async fn is_lost(connection: &Connection) -> bool {
     matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted | CloseReason::Hop(_)))
 }
 
-async fn connect_again(
-    way: &Way,
-    credentials: &Credentials,
-    config: &Config,
-    console: &Console,
-) -> Result<(Endpoint, Connection), Failure> {
+async fn connect_again(way: &Way, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        match way.connect(credentials, config, console).await {
+        match way.connect(config, console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) if since.elapsed() > RETRY_TIME => {
                 let error = format_args!("{failure}; run the same command again to resume the transfer");
@@ -187,13 +172,13 @@ impl Goal {
     }
 
     /// The way there. It starts the far end of a host.
-    async fn way(self, ssh: &Ssh, coding: &Coding, console: &Console) -> Result<Way, Failure> {
+    async fn way(self, reach: &Reach, coding: &Coding, console: &Console) -> Result<Way, Failure> {
         match self {
-            Self::Link(link) => Ok((*link).into()),
+            Self::Link(link) => reach.link(*link, console),
             Self::Host(host, folder) => {
                 let folder = quote_path(&folder).or_exit(Exit::Usage)?;
                 let words = format!("{}--once --dir {folder}", coding.far_words());
-                ssh.start(&host, Job::Receive, ssh.silence(ssh::SEND_SILENCE), &words, console).await
+                reach.host(&host, Job::Receive, ssh::SEND_SILENCE, &words, console).await
             }
         }
     }

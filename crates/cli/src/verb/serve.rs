@@ -9,10 +9,11 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{self, Console, Event, Role};
+use tidewire_forward::{Allowed, HostPattern, MAX_STREAMS, Rule};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::forward::{Allowed, HostPattern, MAX_STREAMS, Rule, server};
+use crate::forwarding;
 use crate::listen::{self, Listen, Naming};
 use crate::session;
 use crate::ssh::Job;
@@ -128,8 +129,9 @@ async fn serve_one(
 ) -> CloseReason {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let report = forwarding::report(&console);
     let ended = tokio::select! {
-        () = server::serve(&connection, &allowed, &console) => connection.closed().await,
+        () = tidewire_forward::serve(&connection, &allowed, &report) => connection.closed().await,
         // Nothing is ever sent here: `changed` returns when the sender is dropped.
         _ = stopped.changed() => CloseReason::Local,
     };

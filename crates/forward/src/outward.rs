@@ -1,0 +1,79 @@
+//! From a stream to its target: connects, answers, and carries the bytes.
+//!
+//! [`crate::far`] calls it for CONNECT streams, [`crate::remote`] for ACCEPTED streams.
+//! Invariant: a name leads to this host or its network segment only if the rules name that host.
+
+use std::io;
+use std::time::Duration;
+
+use tidewire::Stream;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::allowed::{Allowed, Reach};
+use crate::error::CarryError;
+use crate::header::{Answer, Code, write_answer};
+use crate::relay::{Relay, Relayed};
+use crate::sockets;
+use crate::target::{Target, is_private_to_host};
+
+/// Time for a target to accept, over all its addresses. Chosen: the first three SYNs of TCP (RFC 6298: 1, 2
+/// and 4 s) and an answer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Carries a stream whose request names `target`, for a path whose streams take `share` bytes at once.
+///
+/// # Errors
+/// Why the TCP connection failed or was refused.
+pub(crate) async fn carry(
+    stream: Stream,
+    target: &Target,
+    allowed: &Allowed,
+    share: usize,
+    carried: &Relayed,
+) -> Result<(), CarryError> {
+    match connect(target, allowed, share).await {
+        Ok(tcp) => Relay::new(tcp, stream).answer(carried).await.map_err(Into::into),
+        Err(answer) => {
+            end(stream, &answer).await;
+            Err(CarryError::Refused(answer))
+        }
+    }
+}
+
+/// Sends an answer that nothing follows. If the answer is lost with the connection, the peer sees that
+/// instead.
+pub(crate) async fn end(mut stream: Stream, answer: &Answer) {
+    if write_answer(&mut stream, answer).await.is_ok() {
+        let _ = stream.shutdown().await;
+    }
+}
+
+/// Connects to the first address of the target that accepts.
+async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<TcpStream, Answer> {
+    let reach = allowed.target(target)?;
+    let mut failure = Answer::new(Code::Unreachable, "its name has no address");
+    let try_all = async {
+        let addresses = tokio::net::lookup_host((target.host(), target.port()))
+            .await
+            .map_err(|error| Answer::new(Code::Unreachable, error.to_string()))?;
+        for address in addresses {
+            if reach == Reach::OtherHosts && is_private_to_host(address.ip()) {
+                failure =
+                    Answer::new(Code::NotAllowed, format!("its name leads to {}: name that address", address.ip()));
+                continue;
+            }
+            match sockets::connect(address, share).await {
+                Ok(tcp) => return Ok(tcp),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    failure = Answer::new(Code::Refused, address.to_string());
+                }
+                Err(error) => failure = Answer::new(Code::Unreachable, format!("{address}: {error}")),
+            }
+        }
+        Err(failure)
+    };
+    let late = |_| Answer::new(Code::Unreachable, format!("it did not answer within {} s", CONNECT_PATIENCE.as_secs()));
+    timeout(CONNECT_PATIENCE, try_all).await.map_err(late)?
+}
