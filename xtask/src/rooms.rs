@@ -13,12 +13,13 @@ use syn::visit::Visit;
 use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
-const CRATES: [&[&str]; 8] = [
+const CRATES: [&[&str]; 9] = [
     &["tidewire-testing"],
     &["tidewire-codec", "tidewire-units", "tidewire-model", "tidewire-figures"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
     &["tidewire-proxy", "tidewire-recording", "tidewire-transfer", "tidewire-command"],
+    &["tidewire-dashboard"],
     &["tidewire-lab", "tidewire-cli", "tidewire-capi", "tidewire-py"],
     &["tidewire-papers"],
     &["tidewire-lab-cli", "tidewire-measure"],

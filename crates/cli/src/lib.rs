@@ -2,7 +2,7 @@
 //!
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
-//! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
+//! [`tidewire_command`], what shows and keeps jobs in [`tidewire_dashboard`], the file transfer in
 //! [`tidewire_transfer`]. This is a library only so that tests, fuzzing and the binary use the same code. Its
 //! interface may change at any time.
 
@@ -16,7 +16,7 @@ mod live;
 mod session;
 mod ssh;
 mod via;
-// What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
+// What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path.
 mod bench;
 pub mod forward;
 mod media;
@@ -24,9 +24,7 @@ mod pipe;
 mod probe;
 #[cfg(target_os = "linux")]
 mod tunnel;
-mod what_if;
-// Who watches a job: plans in words, bars, the page in a browser, the terminal, recordings and figures.
-mod dash;
+// Who watches a job: plans in words, bars, the terminal, and the options of what `tidewire_dashboard` shows.
 mod explain;
 mod progress;
 mod top;

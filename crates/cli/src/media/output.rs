@@ -12,8 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use tidewire_command::records::Delays;
-use tidewire_command::report::Delay;
+use tidewire_figures::{Delay, Delays};
 use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::Notify;
 

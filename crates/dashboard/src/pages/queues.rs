@@ -1,4 +1,4 @@
-//! The pages of a running job: what they get when they open, and what they get from then on.
+//! The queues of the pages of a running job: what pages get when they open, and what they get from then on.
 //!
 //! The consumer of events publishes the frames of each step, and the server subscribes a page. Each page has
 //! a bounded queue. A step that finds it full is dropped for this page and counted; the page is told, and
@@ -25,7 +25,7 @@ const MOST_HISTORY: usize = 24 << 20;
 
 /// The pages of a job.
 #[derive(Debug, Default)]
-pub struct Hub {
+pub struct Queues {
     state: Mutex<State>,
 }
 
@@ -51,8 +51,8 @@ struct Page {
     owes: bool,
 }
 
-impl Hub {
-    /// A hub whose pages begin with the frame `hello`.
+impl Queues {
+    /// Queues of no page yet. Each will begin with the frame `hello`.
     pub fn new(hello: Vec<u8>) -> Self {
         Self { state: Mutex::new(State { hello, ..State::default() }) }
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_stalled_page_misses_steps_and_is_told_how_many() {
-        let (hub, gatherer) = (Hub::new(b"hello".to_vec()), gatherer());
+        let (hub, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
         let mut stalled = hub.open(&gatherer).unwrap();
         // The first message takes one place of the queue.
         (0..MOST_WAITING + 4).for_each(|_| hub.publish(b"step".to_vec(), b"", &gatherer));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_page_that_opens_later_gets_what_lasts() {
-        let (hub, gatherer) = (Hub::new(b"hello".to_vec()), gatherer());
+        let (hub, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
         hub.publish(b"first".to_vec(), b"marks", &gatherer);
         hub.publish(b"second".to_vec(), b"marks", &gatherer);
         let mut late = hub.open(&gatherer).unwrap();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn pages_are_bounded_and_those_that_left_make_room() {
-        let (hub, gatherer) = (Hub::new(Vec::new()), gatherer());
+        let (hub, gatherer) = (Queues::new(Vec::new()), gatherer());
         let mut pages: Vec<_> = (0..MOST_PAGES).map(|_| hub.open(&gatherer).unwrap()).collect();
         assert!(hub.open(&gatherer).is_none());
         pages.pop();
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn history_is_bounded() {
-        let (hub, gatherer) = (Hub::new(Vec::new()), gatherer());
+        let (hub, gatherer) = (Queues::new(Vec::new()), gatherer());
         (0..50).for_each(|_| hub.publish(vec![0; 1 << 20], b"", &gatherer));
         assert_eq!(hub.state().history_bytes, MOST_HISTORY);
     }

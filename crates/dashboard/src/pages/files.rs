@@ -1,11 +1,11 @@
-//! The files of the page, which are part of the command. The server answers with them, and with nothing else.
+//! The files of the page, which are part of the program. The server answers with them, and with nothing else.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
 #[derive(RustEmbed)]
-#[folder = "src/dash/page/"]
+#[folder = "src/pages/page/"]
 struct Files;
 
 /// 404 if no file is called `path`.

@@ -14,8 +14,8 @@ use tidewire_proto::connection::Side;
 use super::channel::{self, Delays, Kind, Note, Opened};
 use super::marks::Track;
 use super::meter::Meter;
-use crate::explain;
-use crate::watch::Observed;
+use crate::consumer::Observed;
+use crate::words;
 
 /// Time between two steps: 10 Hz.
 pub const STEP: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ impl Gatherer {
             }
             event => {
                 if let Some((before, plan)) = watched.meter.take(observed.at, event) {
-                    let words = explain::words(before.as_ref(), &plan);
+                    let words = words::words(before.as_ref(), &plan);
                     let t = observed.at.as_secs_f64();
                     let note = Note { c: watched.id, t, words: &words, feasible: plan.nearest.is_none() };
                     channel::json(Kind::Note, &note, to);

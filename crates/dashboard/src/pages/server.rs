@@ -5,11 +5,13 @@
 //! no other site caused it (`docs/dashboard.md` section 4). Everything else gets 403 or 404 without a reason.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -20,15 +22,19 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_core::Stream;
-use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::sync::{mpsc, oneshot};
 
-use super::gate::Gate;
-use super::page;
-use super::what_if::{MOST_ASKED, Refusal, Replays};
+use super::replays::{MOST_ASKED, Refusal, Replays};
+use super::{PageError, files};
+use crate::http::{Bounded, Bounds, Life, Surplus, is_own_host};
 
 /// Bytes of a token. Chosen: nobody guesses 128 bits.
 const TOKEN_BYTES: usize = 16;
+/// A connection on which nothing was read or written for this long ends. Chosen: ten times the interval at
+/// which the channel of a page is written at least.
+pub const IDLE: Duration = Duration::from_secs(10);
+/// Connections of pages. Chosen: several pages, each with the six connections of a browser.
+const BOUNDS: Bounds = Bounds { most: 48, surplus: Surplus::IsClosed, life: Life::Idle(IDLE) };
 
 /// Where pages get the frames of the channel.
 pub trait Source: Debug + Send + Sync {
@@ -53,21 +59,16 @@ impl Port {
     /// Takes the port.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if it is taken, or the system refuses it.
-    pub fn take(address: SocketAddr) -> Result<Self, Failure> {
+    /// [`PageError::Port`] if it is taken, or the system refuses it.
+    pub fn take(address: SocketAddr) -> Result<Self, PageError> {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             Ok((listener, address))
         });
-        let (listener, address) = bound.map_err(|error| {
-            Failure::message(
-                Exit::Usage,
-                format_args!("cannot show a dashboard at {address}: {error}; choose another port, or 0 for any"),
-            )
-        })?;
+        let (listener, address) = bound.map_err(|error| PageError::Port { address, error })?;
         let mut random = [0; TOKEN_BYTES];
-        getrandom::fill(&mut random).map_err(std::io::Error::from).or_exit(Exit::Other)?;
+        getrandom::fill(&mut random).map_err(|error| PageError::System(error.into()))?;
         let token = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { listener, address, token })
     }
@@ -85,21 +86,25 @@ impl Port {
     /// Serves `source` until the result is dropped.
     ///
     /// # Errors
-    /// [`Exit::Other`] if the system has no more threads.
-    pub fn serve(self, source: Arc<dyn Source>) -> Result<Serving, Failure> {
+    /// [`PageError::System`] if the system has no more threads.
+    pub fn serve(self, source: Arc<dyn Source>) -> Result<Serving, PageError> {
+        self.start(source).map_err(PageError::System)
+    }
+
+    fn start(self, source: Arc<dyn Source>) -> io::Result<Serving> {
         let (stop, stopped) = oneshot::channel::<()>();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().or_exit(Exit::Other)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serve = move || {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(self.listener) else { return };
                 let site = Arc::new(Site { token: blake3::hash(self.token.as_bytes()), source });
                 tokio::select! {
-                    _ = axum::serve(Gate::new(listener), router(site)).into_future() => {}
+                    _ = axum::serve(Bounded::new(listener, BOUNDS), router(site)).into_future() => {}
                     _ = stopped => {}
                 }
             });
         };
-        let thread = std::thread::Builder::new().name("dashboard".into()).spawn(serve).or_exit(Exit::Other)?;
+        let thread = std::thread::Builder::new().name("dashboard".into()).spawn(serve)?;
         Ok(Serving { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -130,10 +135,10 @@ struct Site {
 
 fn router(site: Arc<Site>) -> Router {
     Router::new()
-        .route("/{token}/", get(|| async { page::answer("index.html") }))
+        .route("/{token}/", get(|| async { files::answer("index.html") }))
         .route("/{token}/stream", get(stream))
         .route("/{token}/replay", post(replay).layer(DefaultBodyLimit::max(MOST_ASKED)))
-        .route("/{token}/{*path}", get(|Path((_, path)): Path<(String, String)>| async move { page::answer(&path) }))
+        .route("/{token}/{*path}", get(|Path((_, path)): Path<(String, String)>| async move { files::answer(&path) }))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guard))
         .with_state(site)
 }
@@ -165,24 +170,16 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Whether the user or our own page made a request. A page of another site can make the browser ask us under
-/// the name of that site (DNS rebinding), so names other than `localhost` are refused.
+/// Whether the user or our own page made a request, and none of another site.
 fn is_own(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let Some(host) = text(header::HOST) else { return false };
-    let name = host.rsplit_once(':').map_or(host, |(name, port)| if is_port(port) { name } else { host });
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let is_local = name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok();
     let same_origin = text(header::ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
     // Browsers tell which site caused a request. A link to us is followed as a navigation.
     let fetch = |name| text(HeaderName::from_static(name));
     let same_site = fetch("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let navigates = fetch("sec-fetch-mode") == Some("navigate") && fetch("sec-fetch-dest") == Some("document");
-    is_local && same_origin && (same_site || navigates)
-}
-
-fn is_port(text: &str) -> bool {
-    text.parse::<u16>().is_ok()
+    is_own_host(host) && same_origin && (same_site || navigates)
 }
 
 /// Answers with the channel.
@@ -262,14 +259,9 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_and_localhost_are_hosts() {
-        for host in ["127.0.0.1:8080", "localhost:9", "LOCALHOST", "[::1]:80", "192.0.2.7", "[::1]"] {
-            assert!(own(&[("host", host)]), "{host}");
-        }
-        for host in ["rebound.example:8080", "127.0.0.1.example", "localhost.example:1", "", "[::1", "a:b:c"] {
-            assert!(!own(&[("host", host)]), "{host}");
-        }
-        assert!(!own(&[]));
+    fn a_request_names_this_machine() {
+        assert!(own(&[("host", "127.0.0.1:8080")]));
+        assert!(!own(&[("host", "rebound.example:8080")]) && !own(&[]));
     }
 
     #[test]
@@ -301,6 +293,6 @@ mod tests {
         let (a, b) = (take(), take());
         assert_eq!(a.token.len(), 2 * TOKEN_BYTES);
         assert_ne!(a.token, b.token);
-        assert_eq!(Port::take(a.address).unwrap_err().exit, Exit::Usage);
+        assert!(matches!(Port::take(a.address), Err(PageError::Port { address, .. }) if address == a.address));
     }
 }

@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use tidewire::trace::{Trace, TraceEvent};
 use tidewire::{Log, Time};
-use tidewire_command::report::Console;
 use tidewire_proto::endpoint::ConnectionHandle;
 
-use super::consumer::{Batch, Consumer, Observed};
+use crate::consumer::{Batch, Consumer, ConsumerError, Observed};
 
 /// Time between two batches. Chosen: five batches for each step of a display at 10 Hz, and few wake-ups.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -65,7 +64,10 @@ impl Shared {
     }
 }
 
-/// The trace of the endpoints of a job.
+/// Takes the name of a consumer that failed, and why.
+type Failed = dyn Fn(&str, &ConsumerError) + Send + Sync;
+
+/// The trace of the endpoints of a program; [`Config::with_trace`](tidewire::Config::with_trace) takes it.
 #[derive(Clone, Debug)]
 pub struct Hub {
     shared: Arc<Shared>,
@@ -76,8 +78,13 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the fan-out and its consumers.
-    pub fn start(consumers: Vec<Box<dyn Consumer>>, console: &Console) -> (Self, Watching) {
+    /// Starts the fan-out and its consumers. A consumer that fails is told to `failed` once, by its name and
+    /// with the reason, on its thread; the others go on.
+    pub fn start(
+        consumers: Vec<Box<dyn Consumer>>,
+        failed: impl Fn(&str, &ConsumerError) + Send + Sync + 'static,
+    ) -> (Self, Watching) {
+        let failed: Arc<Failed> = Arc::new(failed);
         let log = Log::is_wanted().then(Log::default);
         let shared = Arc::new(Shared {
             begun: Instant::now(),
@@ -91,8 +98,8 @@ impl Hub {
         for consumer in consumers {
             let (offer, offered) = sync_channel(MOST_BATCHES);
             outlets.push(Outlet { offer: Some(offer), missed: 0 });
-            let console = console.clone();
-            threads.push(thread::spawn(move || consume(consumer, &offered, &console)));
+            let failed = Arc::clone(&failed);
+            threads.push(thread::spawn(move || consume(consumer, &offered, &*failed)));
         }
         let of_fan_out = Arc::clone(&shared);
         let fan_out = thread::spawn(move || fan_out(&of_fan_out, outlets));
@@ -153,10 +160,10 @@ fn fan_out(shared: &Shared, mut outlets: Vec<Outlet>) {
 }
 
 /// Runs one consumer until the fan-out ends or the consumer fails.
-fn consume(mut consumer: Box<dyn Consumer>, offered: &Receiver<(Arc<Batch>, u64)>, console: &Console) {
+fn consume(mut consumer: Box<dyn Consumer>, offered: &Receiver<(Arc<Batch>, u64)>, failed: &Failed) {
     let taken = offered.iter().try_for_each(|(batch, missed)| consumer.take(&batch, missed));
     if let Err(reason) = taken.and_then(|()| consumer.end()) {
-        console.warn(&format!("tidewire: {} ends here: {reason}; the job goes on", consumer.name()));
+        failed(consumer.name(), &reason);
     }
 }
 
@@ -169,7 +176,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// The watching of a job that nobody watches.
+    /// The watching of a program that nobody watches.
     pub const fn nothing() -> Self {
         Self { shared: None, threads: Vec::new() }
     }
@@ -205,9 +212,9 @@ mod tests {
             "the test"
         }
 
-        fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String> {
-            self.permits.recv().map_err(|_| "no permit".to_owned())?;
-            self.taken.send((batch.events.len(), missed)).map_err(|error| error.to_string())
+        fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), ConsumerError> {
+            self.permits.recv()?;
+            Ok(self.taken.send((batch.events.len(), missed))?)
         }
     }
 
@@ -261,7 +268,7 @@ mod tests {
     #[test]
     fn what_happened_before_the_end_is_taken() {
         let ((permit, permits), (taken, batches)) = (channel(), channel());
-        let (hub, watching) = Hub::start(vec![Box::new(Slow { permits, taken })], &Console::new(false, true));
+        let (hub, watching) = Hub::start(vec![Box::new(Slow { permits, taken })], |name, why| panic!("{name}: {why}"));
         let endpoint = hub.of_endpoint(Time::ZERO).unwrap();
         (0..1_000).for_each(|_| permit.send(()).unwrap());
         for number in 0..100 {

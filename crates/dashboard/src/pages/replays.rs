@@ -2,7 +2,7 @@
 //!
 //! The server starts one for each request and answers with its lines. The thread of a replay is none of the
 //! server's, so pages go on meanwhile. Invariant: a replay whose client is gone ends within a part of a
-//! second, and a client that stops reading is closed by the [gate](super::gate), so no replay stays.
+//! second, and a client that stops reading is closed by the [server](super::server), so no replay stays.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
-use tidewire_command::options::Coding;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::server::Frames;
-use crate::what_if::{self, News};
+use crate::what_if::{self, Alternative, News};
 
 /// Most replays that wait for the one that runs. Chosen: the pages of a few people.
 const MOST_WAITING: usize = 2;
@@ -26,7 +25,7 @@ const MOST_LINES: usize = 32;
 pub const MOST_ASKED: usize = 4 << 10;
 /// Least time between two lines of progress. Chosen: smooth for the eye.
 const PROGRESS: Duration = Duration::from_millis(200);
-/// How often a client is told that it waits. Chosen: well below [`IDLE`](super::gate::IDLE).
+/// How often a client is told that it waits. Chosen: well below [`IDLE`](super::server::IDLE).
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a request starts no replay.
@@ -84,7 +83,7 @@ pub struct Replays {
 struct Job {
     file: PathBuf,
     peer: Option<PathBuf>,
-    coding: Coding,
+    alternative: Alternative,
 }
 
 impl Replays {
@@ -111,7 +110,7 @@ impl Replays {
         Ok(Job {
             file: path(asked.file)?,
             peer: asked.peer.map(path).transpose()?,
-            coding: what_if::parse(&asked.choices)?,
+            alternative: Alternative::parse(&asked.choices).map_err(|error| error.to_string())?,
         })
     }
 }
@@ -151,7 +150,7 @@ fn work(job: &Job, queue: &Sender<Bytes>) {
         };
         queue.blocking_send(told).is_ok()
     };
-    let ended = what_if::run(&job.file, job.peer.as_deref(), &job.coding, &mut tell);
+    let ended = what_if::run(&job.file, job.peer.as_deref(), &job.alternative, &mut tell);
     let last = match &ended {
         Ok(None) => return,
         Ok(Some(rows)) => bytes(&Line::Picture { svg: &what_if::picture(rows) }),

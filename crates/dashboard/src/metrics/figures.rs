@@ -18,7 +18,7 @@ use tidewire::CloseReason;
 use tidewire::trace::{PacketContent, SymbolOrigin, TraceEvent};
 use tidewire_proto::endpoint::ConnectionHandle;
 
-use crate::watch::Observed;
+use crate::consumer::Observed;
 
 /// Most connections whose own state is reported. Chosen: enough for the peers of one person, and at most 160
 /// time series.
@@ -105,9 +105,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Makes the figures of the verb `verb`, all zero, and registers them.
-    pub fn new(registry: &mut Registry, verb: &'static str) -> Self {
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION")), ("verb", verb)]);
+    /// Makes the figures of the job `job`, all zero, and registers them.
+    pub fn new(registry: &mut Registry, job: &str) -> Self {
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("verb", job.to_owned())]);
         registry.register("build", "Version of the program, and what it does", build);
         let delay = Histogram::new(DELAYS);
         let help = "In-order delay of source symbols that arrived, beyond the least one-way time";

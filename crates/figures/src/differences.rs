@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidewire_figures::Distribution;
+use crate::Distribution;
 
 /// Initial width of a bucket: a tenth of the finest figure that is reported.
 const WIDTH: i64 = 10_000;

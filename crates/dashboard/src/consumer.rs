@@ -1,8 +1,12 @@
 //! What a consumer is given, and what it promises.
 
+use std::error::Error;
 use std::time::Duration;
 
 pub use tidewire_recording::Entry as Observed;
+
+/// Why a consumer ends, as a sentence without a full stop.
+pub type ConsumerError = Box<dyn Error + Send + Sync>;
 
 /// What happened within a few milliseconds.
 #[derive(Debug)]
@@ -25,15 +29,14 @@ pub trait Consumer: Send {
     /// those of [`Batch::dropped`] included.
     ///
     /// # Errors
-    /// The reason why the consumer ends, as a sentence without a full stop. The user is told once, and the
-    /// job goes on.
-    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String>;
+    /// The reason why the consumer ends. It is told once, and the connections go on.
+    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), ConsumerError>;
 
-    /// Called once, after the last batch, when the job is over.
+    /// Called once, after the last batch, when the connections are over.
     ///
     /// # Errors
     /// The same as for [`Self::take`].
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), ConsumerError> {
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `--qlog FILE`: the events of a job as JSON text sequences, for tools that read qlog (docs/qlog.md).
+//! The events of connections as JSON text sequences, for tools that read qlog (docs/qlog.md).
 //!
 //! The file has the frame of qlog's main schema and events of our own schema, because QUIC's events have no
 //! symbols. Invariant: docs/qlog.md has a row for each event and a name for each of its values.
@@ -9,17 +9,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
 use qlog::events::{EventImportance, Eventable};
 use qlog::streamer::{EventTimePrecision, QlogStreamer};
 use qlog::{CommonFields, ReferenceTime, TraceSeq, VantagePoint, VantagePointType};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidewire::trace::{PacketContent, SymbolOrigin, TraceEvent};
-use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_proto::connection::Side;
 
-use super::{Batch, Consumer, Job, Observed};
+use crate::consumer::{Batch, Consumer, ConsumerError, Observed};
 
 /// Names and describes our events. Another number is another meaning of some event.
 const SCHEMA: &str = "https://github.com/tidewire/tidewire/blob/main/docs/qlog.md#1";
@@ -52,29 +50,28 @@ impl Eventable for Line {
 }
 
 impl Qlog {
-    /// Creates the file, or empties it.
+    /// Creates the file, or empties it. `job` names the job in its header.
     ///
     /// # Errors
-    /// [`Exit::LocalIo`] if the file cannot be written.
-    pub fn create(path: &Path, job: &Job) -> Result<Self, Failure> {
-        let context = || format!("cannot write --qlog `{}`", path.display());
-        let file = File::create(path).with_context(context).or_exit(Exit::LocalIo)?;
+    /// The file cannot be written.
+    pub fn create(path: &Path, job: &str) -> io::Result<Self> {
+        let file = File::create(path)?;
         let file = Shared(Arc::new(Mutex::new(Out { file: BufWriter::new(file), failed: None })));
-        let vantage = VantagePoint { name: Some(job.verb.into()), ty: VantagePointType::Unknown, flow: None };
+        let vantage = VantagePoint { name: Some(job.into()), ty: VantagePointType::Unknown, flow: None };
         let reference_time = ReferenceTime::new_monotonic(Some(SystemTime::now()));
         let protocol_types = Some(vec!["TIDEWIRE".into()]);
         let common = CommonFields { protocol_types, reference_time, ..CommonFields::default() };
         let trace = TraceSeq::new(None, None, Some(common), Some(vantage), vec![SCHEMA.into()]);
-        let title = Some(format!("tidewire {} {}", env!("CARGO_PKG_VERSION"), job.verb));
+        let title = Some(format!("tidewire {} {job}", env!("CARGO_PKG_VERSION")));
         let precision = EventTimePrecision::MicroSeconds;
         let writer = Box::new(file.clone());
         let mut streamer =
             QlogStreamer::new(title, None, Instant::now(), trace, EventImportance::Extra, precision, writer);
-        streamer.start_log().with_context(context).or_exit(Exit::LocalIo)?;
+        streamer.start_log().map_err(io::Error::other)?;
         Ok(Self { streamer, file })
     }
 
-    fn write(&mut self, line: Line) -> Result<(), String> {
+    fn write(&mut self, line: Line) -> Result<(), ConsumerError> {
         // The error of the streamer does not say what failed.
         self.streamer.add_event(line).map_err(|_| self.file.why())
     }
@@ -85,7 +82,7 @@ impl Consumer for Qlog {
         "the qlog"
     }
 
-    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String> {
+    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), ConsumerError> {
         if missed > 0 {
             let (time, group_id) = (milliseconds(batch.now), String::new());
             self.write(Line { time, name: "tidewire:events_missed", group_id, data: json!({ "count": missed }) })?;
@@ -98,7 +95,7 @@ impl Consumer for Qlog {
         self.file.flush().map_err(|_| self.file.why())
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), ConsumerError> {
         self.file.flush().map_err(|_| self.file.why())
     }
 }
@@ -123,10 +120,10 @@ impl Shared {
 }
 
 impl Shared {
-    fn why(&self) -> String {
+    fn why(&self) -> ConsumerError {
         let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner).failed;
         let kind = failed.unwrap_or(io::ErrorKind::Other);
-        format!("the file cannot be written: {kind}")
+        format!("the file cannot be written: {kind}").into()
     }
 }
 

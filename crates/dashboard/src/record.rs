@@ -4,10 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidewire_command::exit::{Exit, Failure};
-
-use super::{Batch, Consumer, Job};
 use tidewire_recording::{Header, WriteError, Writer};
+
+use crate::consumer::{Batch, Consumer, ConsumerError};
 
 /// Greatest length of a recording if the user gives none. Chosen: hours of most jobs, and little of a disk.
 const LIMIT: u64 = 1 << 30;
@@ -22,29 +21,20 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file.
+    /// Creates the file. `job` names the job in its header. The recording ends at `limit` bytes, or at 1 GiB.
     ///
     /// # Errors
-    /// [`Exit::LocalIo`] if the file cannot be written.
-    pub fn create(path: &Path, limit: Option<u64>, job: &Job) -> Result<Self, Failure> {
+    /// The file cannot be written.
+    pub fn create(path: &Path, limit: Option<u64>, job: &str) -> Result<Self, WriteError> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = u64::try_from(began.as_millis()).unwrap_or(u64::MAX);
-        let header = Header::new(env!("CARGO_PKG_VERSION"), job.verb, began);
-        let writer = File::create(path)
-            .map_err(WriteError::from)
-            .and_then(|file| Writer::new(file, &header, limit.unwrap_or(LIMIT)));
-        let writer = writer.map_err(|error| {
-            let name = path.display();
-            Failure::message(
-                Exit::LocalIo,
-                format_args!("cannot record into `{name}`: {error}; name another file with --record"),
-            )
-        })?;
+        let header = Header::new(env!("CARGO_PKG_VERSION"), job, began);
+        let writer = Writer::new(File::create(path)?, &header, limit.unwrap_or(LIMIT))?;
         Ok(Self { path: path.to_owned(), writer: Some(writer), now: Duration::ZERO })
     }
 
-    fn named(&self, error: &WriteError) -> String {
-        format!("`{}`: {error}", self.path.display())
+    fn named(&self, error: &WriteError) -> ConsumerError {
+        format!("`{}`: {error}", self.path.display()).into()
     }
 }
 
@@ -53,7 +43,7 @@ impl Consumer for Recorder {
         "the recording"
     }
 
-    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String> {
+    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), ConsumerError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let mut write = || {
             if missed > 0 {
@@ -67,7 +57,7 @@ impl Consumer for Recorder {
         written.map_err(|error| self.named(&error))
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), ConsumerError> {
         let ended = self.writer.take().map_or(Ok(()), |writer| writer.end().map(drop));
         ended.map_err(|error| self.named(&error))
     }

@@ -8,13 +8,12 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use tidewire_command::exit::{Exit, Failure};
 use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::stats::DelayHistogram;
+use tidewire_recording::{Item, ReadError, Reader};
 use tidewire_sim::replay::{Gather, Recorded};
 
-use super::{News, Tell};
-use tidewire_recording::{Item, ReadError, Reader};
+use super::{News, ReplayError, Tell};
 
 /// Most connections of a recording that are looked at. Chosen: memory for the packets of each.
 const MOST_CONNECTIONS: usize = 1_000;
@@ -42,7 +41,7 @@ impl Connections {
 }
 
 /// The flow of `file`, with the delays of `peer` if that is given. `None` if `tell` stopped the reading.
-pub(super) fn of(file: &Path, peer: Option<&Path>, tell: &mut Tell<'_>) -> Result<Option<Recorded>, Failure> {
+pub(super) fn of(file: &Path, peer: Option<&Path>, tell: &mut Tell<'_>) -> Result<Option<Recorded>, ReplayError> {
     let Some(Connections { gathered, missed }) = read(file, tell)? else { return Ok(None) };
     if missed > 0 {
         tell(News::Warning(&format!("{missed} events were not recorded, so the replay differs from the run")));
@@ -52,29 +51,26 @@ pub(super) fn of(file: &Path, peer: Option<&Path>, tell: &mut Tell<'_>) -> Resul
         tell(News::Remark(&format!("{count} connections; the one that wrote most is replayed")));
     }
     let most = gathered.into_values().max_by_key(Gather::written).unwrap_or_default();
-    let mut recorded = most.finish().map_err(|error| named(file, &error))?;
+    let mut recorded = most.finish().map_err(|error| ReplayError::Flow(file.to_owned(), error))?;
     if let Some(peer) = peer {
         let Some(Connections { gathered, .. }) = read(peer, tell)? else { return Ok(None) };
         let most = gathered.values().map(Gather::received).max_by_key(|delays| delays.count());
         let delays: DelayHistogram = most.cloned().unwrap_or_default();
         if delays.count() == 0 {
-            return Err(named(peer, &"this end received nothing: give the recording of the end that received"));
+            return Err(ReplayError::ReceivedNothing(peer.to_owned()));
         }
         recorded.delays_of(delays);
     }
     Ok(Some(recorded))
 }
 
-fn named(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::message(Exit::Usage, format_args!("`{}`: {error}", path.display()))
-}
-
 /// Reads a recording, and tells the share that was read as the progress of the recorded run.
-fn read(path: &Path, tell: &mut Tell<'_>) -> Result<Option<Connections>, Failure> {
-    let failed = |error| Failure::message(Exit::LocalIo, format_args!("cannot read `{}`: {error}", path.display()));
+fn read(path: &Path, tell: &mut Tell<'_>) -> Result<Option<Connections>, ReplayError> {
+    let failed = |error| ReplayError::File(path.to_owned(), error);
+    let wrong = |error| ReplayError::Recording(path.to_owned(), error);
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len().max(1);
-    let mut reader = Reader::open(BufReader::new(file)).map_err(|error| named(path, &error))?;
+    let mut reader = Reader::open(BufReader::new(file)).map_err(wrong)?;
     let mut connections = Connections::default();
     loop {
         match reader.next_items(&mut |item| connections.take(item)) {
@@ -85,7 +81,7 @@ fn read(path: &Path, tell: &mut Tell<'_>) -> Result<Option<Connections>, Failure
                 tell(News::Warning(&format!("`{}`: {error}; what precedes it is used", path.display())));
                 return Ok(Some(connections));
             }
-            Err(error) => return Err(named(path, &error)),
+            Err(error) => return Err(wrong(error)),
         }
     }
 }

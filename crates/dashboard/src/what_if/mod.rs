@@ -3,22 +3,22 @@
 //! `tidewire replay` and the page of a recording call [`run`], so both give the same figures and refuse the
 //! same choices. Invariant: the first row is the recorded run, the second the replay of its choices.
 
-mod choices;
+mod alternative;
 mod flow;
 
-use std::path::Path;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidewire_figures::Distribution;
-use tidewire_proto::stats::DelayHistogram;
-use tidewire_sim::replay::{Recorded, Replayed};
-
-pub use choices::parse;
-
-use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::options::Coding;
-use tidewire_command::report::Delay;
+use tidewire::ConfigError;
 use tidewire_figures::chart::runs;
+use tidewire_figures::{Delay, Distribution};
+use tidewire_proto::stats::DelayHistogram;
+use tidewire_recording::ReadError;
+use tidewire_sim::replay::{NoReplay, Recorded, Replayed};
+
+pub use alternative::{Alternative, BadAlternative};
 
 /// One run: the recorded one, or a replay.
 #[derive(Clone, Debug)]
@@ -114,30 +114,61 @@ pub enum News<'a> {
 /// Takes the news, and returns whether to go on.
 pub type Tell<'a> = dyn FnMut(News<'_>) -> bool + 'a;
 
-/// Replays the flow of `file` with its own choices, and with those of `coding` or, if it makes none, with
-/// several redundancies. The exact delays of the recorded run are in `peer`, the recording of the end that
-/// received. `None` if `tell` stopped it.
+/// Why a recorded flow cannot be run again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A file cannot be read.
+    File(PathBuf, io::Error),
+    /// A file is no recording, or is damaged.
+    Recording(PathBuf, ReadError),
+    /// A recording has no flow that can be run again.
+    Flow(PathBuf, NoReplay),
+    /// The recording of the end that received has no delays.
+    ReceivedNothing(PathBuf),
+    /// Choices exclude each other, or a recorded value.
+    Choices(ConfigError),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "cannot read `{}`: {error}", path.display()),
+            Self::Recording(path, error) => write!(f, "`{}`: {error}", path.display()),
+            Self::Flow(path, error) => write!(f, "`{}`: {error}", path.display()),
+            Self::ReceivedNothing(path) => {
+                let what = "this end received nothing: give the recording of the end that received";
+                write!(f, "`{}`: {what}", path.display())
+            }
+            Self::Choices(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+/// Replays the flow of `file` with its own choices, and with those of `alternative` or, if it makes none,
+/// with several redundancies. The exact delays of the recorded run are in `peer`, the recording of the end
+/// that received. `None` if `tell` stopped it.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a file that is no recording, is damaged or has no flow, or choices that exclude each
-/// other; [`Exit::LocalIo`] if a file cannot be read.
+/// See [`ReplayError`].
 pub fn run(
     file: &Path,
     peer: Option<&Path>,
-    coding: &Coding,
+    alternative: &Alternative,
     tell: &mut Tell<'_>,
-) -> Result<Option<Vec<Row>>, Failure> {
-    choices::refuse_rate(coding)?;
+) -> Result<Option<Vec<Row>>, ReplayError> {
     let Some(recorded) = flow::of(file, peer, tell)? else { return Ok(None) };
     if recorded.message_bytes > 0 {
         tell(News::Warning("the recorded messages are replayed as bytes of a stream, without their lifetimes"));
     }
-    let configs = choices::of(&recorded, coding)?;
+    let configs = alternative.configs(&recorded).map_err(ReplayError::Choices)?;
     let mut rows = vec![Row::of_record(&recorded)];
     tell(News::Row(&rows[0]));
     for (name, config) in configs {
         let replayed = recorded.replay_while(&config, &mut |share| tell(News::Progress(&name, share)));
-        let Some(replayed) = replayed.or_exit(Exit::Usage)? else { return Ok(None) };
+        let Some(replayed) = replayed.map_err(ReplayError::Choices)? else { return Ok(None) };
         let row = Row::of_replay(name, &replayed);
         tell(News::Row(&row));
         rows.push(row);
