@@ -19,7 +19,7 @@ const CRATES: [&[&str]; 9] = [
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
     &["tidewire-proxy", "tidewire-recording", "tidewire-transfer", "tidewire-command"],
-    &["tidewire-dashboard"],
+    &["tidewire-dashboard", "tidewire-live"],
     &["tidewire-lab", "tidewire-cli", "tidewire-capi", "tidewire-py"],
     &["tidewire-papers"],
     &["tidewire-lab-cli", "tidewire-measure"],

@@ -14,8 +14,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::oneshot;
 
-use super::address::{Network, Place};
 use super::feed::Feed;
+use super::place::{Network, Place};
 use super::rtp::Timeline;
 use super::ts::{PACKET, Pacer};
 
@@ -28,7 +28,13 @@ const BUFFER: usize = 4 << 20;
 
 /// An input that was opened.
 #[derive(Debug)]
-pub enum Input {
+pub struct Input {
+    name: String,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
     /// Datagrams.
     Socket(UdpSocket, Option<Timeline>),
     /// Bytes that come in time by themselves.
@@ -38,38 +44,51 @@ pub enum Input {
 }
 
 /// What a stream of bytes is read from.
-pub trait ReadSend: Read + Send + std::fmt::Debug {}
+trait ReadSend: Read + Send + std::fmt::Debug {}
 
 impl<R: Read + Send + std::fmt::Debug> ReadSend for R {}
 
 impl Input {
-    /// Opens the input at a place, which is not the other end.
+    /// Opens the input at a place.
     ///
     /// # Errors
     /// The address is in use, the group cannot be joined, or the file cannot be opened.
     pub fn open(place: &Place) -> io::Result<Self> {
-        match place {
-            Place::Network(network) => bind(network).map(|socket| Self::Socket(socket, network.rtp.map(Timeline::new))),
-            Place::File(path) => File::open(path).map(Self::File),
-            Place::Standard => Ok(Self::Stream(Box::new(io::stdin()))),
-            Place::Link(_) | Place::Listen(_) => Err(io::ErrorKind::InvalidInput.into()),
-        }
+        let source = match place {
+            Place::Network(network) => Source::Socket(bind(network)?, network.rtp.map(Timeline::new)),
+            Place::File(path) => Source::File(File::open(path)?),
+            Place::Standard => Source::Stream(Box::new(io::stdin())),
+        };
+        Ok(Self { name: place.to_string(), source })
+    }
+
+    /// An input of MPEG-TS packets that come in time by themselves, with a name for errors. It is read from
+    /// the first receiver on.
+    pub fn reader(name: &str, from: impl Read + Send + std::fmt::Debug + 'static) -> Self {
+        Self { name: name.to_owned(), source: Source::Stream(Box::new(from)) }
+    }
+
+    /// Names it for people.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Feeds the datagrams of a program in a thread of its own. The receiver gets the error or the end.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start(self, program: u8, feed: Arc<Feed>) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+    pub(crate) fn start(self, program: u8, feed: Arc<Feed>) -> io::Result<oneshot::Receiver<io::Result<()>>> {
         let (tell, told) = oneshot::channel();
         thread::Builder::new().name(format!("input {program}")).spawn(move || {
             be_prompt();
             // Where nobody waits any more, the process ends.
-            let _ = tell.send(self.run(program, &feed));
+            let _ = tell.send(self.source.run(program, &feed));
         })?;
         Ok(told)
     }
+}
 
+impl Source {
     fn run(self, program: u8, feed: &Feed) -> io::Result<()> {
         match self {
             Self::Socket(socket, timeline) => datagrams(program, &socket, timeline, feed),

@@ -1,5 +1,9 @@
 //! `tidewire live IN... LINK` and `tidewire live LINK OUT...`: live video with a deadline.
 
+mod dialer;
+mod lines;
+mod place;
+
 use std::pin::pin;
 use std::time::Duration;
 
@@ -10,16 +14,14 @@ use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
 
+use tidewire_live::{Counts, Input, Output as Outputs, Place as Local, Receiver, Sender, Side, configure, latency};
+
+use self::dialer::Dialer;
+use self::lines::{Line, tell, tell_counts};
+use self::place::Place;
 use crate::keys;
 use crate::link::is_link;
 use crate::listen::{self, Naming};
-use crate::media::address::Place;
-use crate::media::configure;
-use crate::media::dialer::Dialer;
-use crate::media::output::Output as Sinks;
-use crate::media::receiver::Receiver;
-use crate::media::sender::Sender;
-use crate::media::state::Event;
 use crate::session;
 use crate::watch::WatchArgs;
 
@@ -74,10 +76,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     args.naming.refuse_relayed("live has no --via, so nothing could reach this end behind a relay")?;
     let places: Vec<Place> =
         args.places.iter().map(|text| text.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
-    let one = places.iter().filter(|place| place.is_tidewire()).count() == 1;
-    let ended = match &places[..] {
-        [inputs @ .., far] if one && far.is_tidewire() => send(&args, inputs, far, &console).await,
-        [far, outputs @ ..] if one && far.is_tidewire() => play(&args, outputs, far, &console).await,
+    let ends = places.iter().filter(|place| place.local().is_none()).count();
+    let locals: Vec<&Local> = places.iter().filter_map(Place::local).collect();
+    let ended = match (&places[..], ends) {
+        ([.., far], 1) if far.local().is_none() => send(&args, &locals, far, &console).await,
+        ([far, ..], 1) if far.local().is_none() => play(&args, &locals, far, &console).await,
         _ => {
             let wanted = "exactly one place is the other end of tidewire (tidewire://...): the first at the end that \
                           plays out, the last at the end that has the input";
@@ -87,36 +90,53 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     quietly(ended)
 }
 
-async fn send(args: &Args, inputs: &[Place], far: &Place, console: &Console) -> Result<(), Failure> {
+async fn send(args: &Args, inputs: &[&Local], far: &Place, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
-    let inputs = Sender::open(inputs)?;
+    let open = |place: &&Local| {
+        let failed = |error| Failure::message(Exit::LocalIo, format_args!("cannot read {place}: {error}"));
+        Input::open(place).map_err(failed)
+    };
+    let inputs = inputs.iter().map(open).collect::<Result<_, _>>()?;
     let way = way(args, far, &config, console, "udp://ADDRESS:PORT").await?;
-    let sender = Sender::start(inputs, args.protect_key_frames, console)?;
-    let (event, stop) = (|| sender.event(), || sender.stop());
+    let events = console.clone();
+    let started = Sender::start(inputs, args.protect_key_frames, move |event| tell(event, &events));
+    let sender = started.or_exit(Exit::LocalIo)?;
+    let (counts, stop) = (|| Counts::Sent(sender.counts()), || sender.stop());
     match way {
-        Way::Dials(dialer) => reporting(console, event, stop, sender.dial(&dialer)).await,
+        Way::Dials(dialer) => {
+            let session = async |session| sender.run(session).await;
+            let told = || tell_counts(counts(), console);
+            reporting(console, counts, stop, dialer.run(Side::Sends, sender.stopping(), told, session)).await
+        }
         Way::Listens(endpoint) => {
-            let serving = listen::guarding(&endpoint, &args.naming, console, sender.listen(&endpoint, &config));
-            let ended = reporting(console, event, stop, serving).await;
+            let serving = async { sender.listen(&endpoint, latency(&config)).await.or_exit(Exit::Other) };
+            let serving = listen::guarding(&endpoint, &args.naming, console, serving);
+            let ended = reporting(console, counts, stop, serving).await;
             session::close(&endpoint).await;
             ended
         }
     }
 }
 
-async fn play(args: &Args, outputs: &[Place], far: &Place, console: &Console) -> Result<(), Failure> {
+async fn play(args: &Args, outputs: &[&Local], far: &Place, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
-    let output = Sinks::open(outputs).or_exit(Exit::LocalIo)?;
+    let output = Outputs::open(outputs.iter().copied()).or_exit(Exit::LocalIo)?;
     let way = way(args, far, &config, console, "udp://:PORT").await?;
-    let receiver = Receiver::new(output.clone(), console);
-    let (event, stop) = (|| receiver.event(), || receiver.stop());
-    let failing = async { Err(Failure::new(Exit::LocalIo, output.failed().await)) };
+    let events = console.clone();
+    let receiver = Receiver::new(output, move |event| tell(event, &events));
+    let (counts, stop) = (|| Counts::Received(receiver.counts()), || receiver.stop());
+    let failing = async { Err(Failure::new(Exit::LocalIo, receiver.failed().await)) };
     match way {
-        Way::Dials(dialer) => reporting(console, event, stop, either(receiver.dial(&dialer), failing)).await,
+        Way::Dials(dialer) => {
+            let session = async |session| receiver.run(session).await;
+            let told = || tell_counts(counts(), console);
+            let playing = dialer.run(Side::Receives, receiver.stopping(), told, session);
+            reporting(console, counts, stop, either(playing, failing)).await
+        }
         Way::Listens(endpoint) => {
-            let playing = either(receiver.listen(&endpoint, &config, args.once), failing);
-            let playing = listen::guarding(&endpoint, &args.naming, console, playing);
-            let ended = reporting(console, event, stop, playing).await;
+            let playing = async { receiver.listen(&endpoint, latency(&config), args.once).await.or_exit(Exit::Other) };
+            let playing = listen::guarding(&endpoint, &args.naming, console, either(playing, failing));
+            let ended = reporting(console, counts, stop, playing).await;
             session::close(&endpoint).await;
             ended
         }
@@ -148,7 +168,7 @@ async fn way(args: &Args, far: &Place, config: &Config, console: &Console, place
             listen::announce(&links, what, console);
             Ok(Way::Listens(endpoint))
         }
-        _ => Err(Failure::message(Exit::Usage, format_args!("{far} is not the other end"))),
+        Place::Local(place) => Err(Failure::message(Exit::Usage, format_args!("{place} is not the other end"))),
     }
 }
 
@@ -171,7 +191,7 @@ async fn either(
 /// Runs `job` and reports meanwhile. Ctrl-C calls `stop`, after which the job ends by itself.
 async fn reporting(
     console: &Console,
-    event: impl Fn() -> Event<'static>,
+    counts: impl Fn() -> Counts,
     stop: impl Fn(),
     job: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
@@ -179,7 +199,7 @@ async fn reporting(
     let ended = unless_interrupted(async {
         tokio::select! {
             ended = &mut job => Ok(ended),
-            never = report(console, event) => never,
+            never = report(console, counts) => never,
         }
     })
     .await;
@@ -194,11 +214,11 @@ async fn reporting(
 }
 
 /// Reports from time to time, for ever.
-async fn report<T>(console: &Console, event: impl Fn() -> Event<'static>) -> T {
+async fn report<T>(console: &Console, counts: impl Fn() -> Counts) -> T {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        console.event(&event());
+        console.event(&Line::from(counts()));
     }
 }

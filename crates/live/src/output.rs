@@ -16,14 +16,17 @@ use tidewire_figures::{Delay, Delays};
 use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::Notify;
 
-use super::address::{Network, Place};
+use super::counts::Received;
+use super::place::{Network, Place};
 use super::playout::{Due, Playout};
-use super::state::Out;
 use super::wire::{Head, Played};
 
 /// Where datagrams of a program go.
 #[derive(Debug)]
-enum Sink {
+pub struct Sink(To);
+
+#[derive(Debug)]
+enum To {
     /// To a socket; a player that does not listen yet refuses them.
     Socket(UdpSocket, SocketAddr),
     /// Into a file or to standard output.
@@ -66,8 +69,15 @@ impl Output {
     ///
     /// # Errors
     /// A file cannot be made, or an address cannot be sent to.
-    pub fn open(places: &[Place]) -> io::Result<Self> {
-        let sinks = places.iter().map(Sink::open).collect::<io::Result<Vec<_>>>()?;
+    pub fn open<'a>(places: impl IntoIterator<Item = &'a Place>) -> io::Result<Self> {
+        Self::start(places.into_iter().map(Sink::open).collect::<io::Result<Vec<_>>>()?)
+    }
+
+    /// Starts the thread with an output for each program.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn start(sinks: Vec<Sink>) -> io::Result<Self> {
         let (start, state) = (Instant::now(), Mutex::default());
         let output = Self(Arc::new(Shared { start, state, changed: Condvar::new(), idle: Notify::new() }));
         let shared = Arc::clone(&output.0);
@@ -76,7 +86,7 @@ impl Output {
     }
 
     /// Begins a session. What waits of the session before is not played out.
-    pub fn begin(&self, latency: Duration) {
+    pub(crate) fn begin(&self, latency: Duration) {
         let micros = i64::try_from(latency.as_micros()).unwrap_or(i64::MAX / 4);
         let mut state = self.0.state();
         state.leave();
@@ -85,7 +95,7 @@ impl Output {
     }
 
     /// Takes messages that arrived now.
-    pub fn put<'a>(&self, messages: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn put<'a>(&self, messages: impl Iterator<Item = &'a [u8]>) {
         let now = self.0.now();
         let mut state = self.0.state();
         if let Some(playout) = &mut state.playout {
@@ -96,7 +106,7 @@ impl Output {
 
     /// Ends the session after the sender has told how many datagrams of each program it sent, when all that
     /// wait have left. Returns its counts.
-    pub async fn finish(&self, sent: &[u64]) -> Played {
+    pub(crate) async fn finish(&self, sent: &[u64]) -> Played {
         loop {
             let idle = self.0.idle.notified();
             {
@@ -115,10 +125,10 @@ impl Output {
     }
 
     /// What was played out so far.
-    pub fn counts(&self) -> Out {
+    pub(crate) fn counts(&self) -> Received {
         let state = self.0.state();
         let now = state.playout.as_ref().map(Playout::counts).unwrap_or_default();
-        Out {
+        Received {
             packets: state.before.played + now.played,
             bytes: state.bytes,
             missing: state.before.missing + now.missing,
@@ -220,19 +230,27 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Sink {
-    fn open(place: &Place) -> io::Result<Self> {
-        Ok(match place {
-            Place::Network(network) => Self::Socket(socket(network)?, network.address),
-            Place::File(path) => Self::Stream(Box::new(File::create(path)?)),
-            Place::Standard => Self::Stream(Box::new(io::stdout())),
-            Place::Link(_) | Place::Listen(_) => return Err(io::ErrorKind::InvalidInput.into()),
-        })
+    /// Opens the output at a place.
+    ///
+    /// # Errors
+    /// The file cannot be made, or the address cannot be sent to.
+    pub fn open(place: &Place) -> io::Result<Self> {
+        Ok(Self(match place {
+            Place::Network(network) => To::Socket(socket(network)?, network.address),
+            Place::File(path) => To::Stream(Box::new(File::create(path)?)),
+            Place::Standard => To::Stream(Box::new(io::stdout())),
+        }))
+    }
+
+    /// An output that writes the datagrams one after the other.
+    pub fn writer(to: impl Write + Send + std::fmt::Debug + 'static) -> Self {
+        Self(To::Stream(Box::new(to)))
     }
 
     fn write(&mut self, datagram: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Socket(socket, to) => socket.send_to(datagram, *to).map(|_| ()),
-            Self::Stream(to) => to.write_all(datagram).and_then(|()| to.flush()),
+        match &mut self.0 {
+            To::Socket(socket, to) => socket.send_to(datagram, *to).map(|_| ()),
+            To::Stream(to) => to.write_all(datagram).and_then(|()| to.flush()),
         }
     }
 }

@@ -1,19 +1,15 @@
 //! The end of `live` that has a link: it connects, and connects again whenever the connection is lost.
 //!
-//! [`super::sender`] and [`super::receiver`] call it, each with its own kind of session. Invariant: it ends
-//! only when a session was whole, or when it is stopped.
-
-use std::time::Duration;
+//! The verb calls it at either end, each with its own kind of session. Invariant: it ends only when a session
+//! was whole, or when it is stopped.
 
 use tidewire::link::Link;
-use tidewire::{Config, Connection, Credentials, Stream};
-use tidewire_command::exit::Failure;
+use tidewire::{Config, Credentials};
+use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::Console;
-use tokio::sync::watch;
+use tidewire_live::{MeetError, Session, SessionError, Side, Stop, latency};
 
-use super::meeting;
-use super::state::Event;
-use super::wire::Side;
+use super::lines::Line;
 use crate::live::{Attempts, Live};
 use crate::session;
 
@@ -39,44 +35,41 @@ impl Dialer {
     pub async fn run(
         &self,
         side: Side,
-        stop: &watch::Sender<bool>,
+        stop: &Stop,
         tell: impl Fn(),
-        session: impl AsyncFn(&Connection, Stream, Duration) -> Result<(), String>,
+        session: impl AsyncFn(Session) -> Result<(), SessionError>,
     ) -> Result<(), Failure> {
         let console = &self.console;
-        let Some(connected) = unless(stop, self.connect(side)).await else { return Ok(()) };
-        let (mut live, mut stream, mut latency) = connected?;
+        let Some(connected) = stop.unless(self.connect(side)).await else { return Ok(()) };
+        let (mut live, mut met) = connected?;
         let mut attempts = Attempts::default();
         loop {
-            let ended = session(&live.connection, stream, latency).await;
+            let ended = session(met).await;
             tell();
             let reason = match ended {
-                Err(reason) if !*stop.borrow() => reason,
+                Err(reason) if !stop.is_stopped() => reason.to_string(),
                 _ => return live.close(console, Ok(())).await,
             };
-            console.event(&Event::Lost { peer: &live.connection.remote().to_string(), reason: reason.clone() });
+            console.event(&Line::Lost { peer: &live.connection.remote().to_string(), reason: reason.clone() });
             console.summary(&live.summary());
             console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
             attempts.on_lost(&live);
-            let again = unless(stop, attempts.until_connected(console, || self.connect(side))).await;
+            let again = stop.unless(attempts.until_connected(console, || self.connect(side))).await;
             let Some(connected) = again else { return Ok(()) };
-            (live, stream, latency) = connected;
+            (live, met) = connected;
         }
     }
 
-    async fn connect(&self, side: Side) -> Result<(Live, Stream, Duration), Failure> {
+    async fn connect(&self, side: Side) -> Result<(Live, Session), Failure> {
         let (endpoint, connection) =
             session::connect(&self.link, None, &self.credentials, self.config.clone(), &self.console).await?;
-        let (stream, latency) = meeting::greet(&connection, side, super::asked(&self.config)).await?;
-        Ok((Live::begin(endpoint, connection, &self.console), stream, latency))
+        let met = Session::greet(&connection, side, latency(&self.config)).await.map_err(not_met)?;
+        Ok((Live::begin(endpoint, connection, &self.console), met))
     }
 }
 
-/// Runs `job`; `None` if it was stopped first.
-pub async fn unless<T>(stop: &watch::Sender<bool>, job: impl Future<Output = T>) -> Option<T> {
-    let mut stopped = stop.subscribe();
-    tokio::select! {
-        done = job => Some(done),
-        _ = stopped.wait_for(|stopped| *stopped) => None,
-    }
+/// The far end plays the same part, is no `tidewire live`, or does not answer.
+fn not_met(error: MeetError) -> Failure {
+    let answered = matches!(error, MeetError::Refused(_) | MeetError::Foreign(_));
+    Failure::new(if answered { Exit::Other } else { Exit::Unreachable }, error)
 }
