@@ -13,7 +13,7 @@ use syn::visit::Visit;
 use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
-const CRATES: [&[&str]; 8] = [
+const CRATES: [&[&str]; 9] = [
     &["tidewire-testing"],
     &["tidewire-codec", "tidewire-units", "tidewire-model", "tidewire-figures"],
     &["tidewire-proto"],
@@ -26,6 +26,7 @@ const CRATES: [&[&str]; 8] = [
         "tidewire-tunnel",
         "tidewire-command",
     ],
+    &["tidewire-dashboard", "tidewire-live"],
     &["tidewire-lab", "tidewire-cli", "tidewire-capi", "tidewire-py"],
     &["tidewire-papers"],
     &["tidewire-lab-cli", "tidewire-measure"],

@@ -2,9 +2,9 @@
 //!
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
-//! [`tidewire_command`], the files of recordings in [`tidewire_recording`], the file transfer in
-//! [`tidewire_transfer`], port forwarding in [`tidewire_forward`], the tunnel in `tidewire_tunnel`. Only
-//! `main.rs` uses this library. Its interface may change at any time.
+//! [`tidewire_command`], what shows and keeps jobs in [`tidewire_dashboard`], port forwarding in
+//! [`tidewire_forward`], live video in [`tidewire_live`], the tunnel in `tidewire_tunnel`, the file transfer in
+//! [`tidewire_transfer`]. Only `main.rs` uses this library. Its interface may change at any time.
 
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
 // that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.
@@ -17,15 +17,12 @@ mod session;
 mod ssh;
 mod via;
 mod way;
-// What verbs do: measure, carry TCP, video, bytes and IP packets, look at a path, compare with other choices.
+// What verbs do: measure, carry TCP and bytes, look at a path.
 mod bench;
 mod forwarding;
-mod media;
 mod pipe;
 mod probe;
-mod what_if;
-// Who watches a job: plans in words, bars, the page in a browser, the terminal, recordings and figures.
-mod dash;
+// Who watches a job: plans in words, bars, the terminal, and the options of what `tidewire_dashboard` shows.
 mod explain;
 mod progress;
 mod top;

@@ -1,5 +1,5 @@
 //! A connection that a verb keeps for as long as it runs, and makes anew when it is lost. The verb `live` is
-//! another thing: its room is [`crate::media`].
+//! another thing: its room is [`tidewire_live`].
 //!
 //! `forward` and `tunnel` call [`Kept`], `live` what that is made of. Invariant: attempts to connect come
 //! ever more rarely while they fail, or while connections end soon.

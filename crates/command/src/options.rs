@@ -10,7 +10,7 @@ use clap::Args;
 use tidewire::link::{Link, LinkError, parse_latency};
 use tidewire::{Code, Config, ConfigError, Profile, RateControl, Redundancy};
 use tidewire_proto::wire::parse_code;
-use tidewire_units::{Probability, Rate, UnitError};
+use tidewire_units::{Probability, Rate, parse_deliver};
 
 use crate::report::Console;
 
@@ -155,16 +155,6 @@ impl From<ConfigError> for CodingError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
     }
-}
-
-fn parse_deliver(text: &str) -> Result<Probability, String> {
-    let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
-    if !(0.5..=0.999_999).contains(&deliver.value()) {
-        return Err(
-            "must be from 50% to 99.9999%; it is the fraction that arrives in time, and the rest arrives later".into(),
-        );
-    }
-    Ok(deliver)
 }
 
 /// Options of the output.

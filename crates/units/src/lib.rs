@@ -9,4 +9,4 @@ mod names;
 mod quantity;
 
 pub use names::{nearest, nearest_name};
-pub use quantity::{Probability, Rate, UnitError, UnitProblem, parse_duration, parse_size};
+pub use quantity::{Probability, Rate, UnitError, UnitProblem, parse_deliver, parse_duration, parse_size};

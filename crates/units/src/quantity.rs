@@ -98,6 +98,20 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     Ok(parse(text, &SIZE)?.round() as u64)
 }
 
+/// Reads a fraction of data that must arrive in time, from 50 % to 99.9999 %.
+///
+/// # Errors
+/// What is wrong, as a sentence.
+pub fn parse_deliver(text: &str) -> Result<Probability, String> {
+    let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
+    if !(0.5..=0.999_999).contains(&deliver.value()) {
+        return Err(
+            "must be from 50% to 99.9999%; it is the fraction that arrives in time, and the rest arrives later".into(),
+        );
+    }
+    Ok(deliver)
+}
+
 /// A text that is not a quantity of the kind wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnitError {

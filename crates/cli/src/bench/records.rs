@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire::Stream;
-use tidewire_command::records::{Delays, Records, Tally};
-use tidewire_command::report::Delay;
+use tidewire_command::records::{Records, Tally};
+use tidewire_figures::{Delay, Delays};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 

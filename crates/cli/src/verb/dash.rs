@@ -1,19 +1,15 @@
 //! `tidewire dash FILE...`: shows recordings of `--record` in a browser.
-//!
-//! Each page reads the files anew. Invariant: a file is read block by block, so memory does not grow with it.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::options::Output;
 use tidewire_command::report::Console;
+use tidewire_dashboard::Recording;
 
-use crate::dash::{self, Each, Recording};
-use tidewire_recording::{Item, Reader};
+use crate::watch::{announce, no_page};
 
 /// Arguments of `dash`.
 #[derive(Debug, clap::Args)]
@@ -33,52 +29,10 @@ pub struct Args {
 /// # Errors
 /// [`Exit::Usage`] if a file is no recording, or the port is taken.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let mut recordings: Vec<Box<dyn Recording>> = Vec::new();
-    for path in args.files {
-        open(&path).map_err(|reason| Failure::message(Exit::Usage, reason))?;
-        recordings.push(Box::new(Kept { name: path.display().to_string(), path }));
-    }
+    let recordings: Vec<Recording> =
+        args.files.into_iter().map(Recording::find).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     interrupt::heed();
-    let _serving = dash::show(args.listen, recordings, &console)?;
+    let shown = tidewire_dashboard::show(args.listen, recordings).map_err(no_page)?;
+    announce(shown.url(), &console);
     quietly(unless_interrupted(std::future::pending()).await)
-}
-
-/// A recording in a file.
-#[derive(Debug)]
-struct Kept {
-    name: String,
-    path: PathBuf,
-}
-
-impl Recording for Kept {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn read(&self, each: &mut Each<'_>) -> Result<(), String> {
-        let mut reader = open(&self.path)?;
-        let mut goes_on = true;
-        while goes_on {
-            let mut take = |item: &Item| {
-                if let (true, Item::Event(entry)) = (goes_on, item) {
-                    goes_on = each(entry);
-                }
-            };
-            match reader.next_items(&mut take) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return Err(format!("{}: {error}", self.name)),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn open(path: &Path) -> Result<Reader<BufReader<File>>, String> {
-    let file = File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-    Reader::open(BufReader::new(file)).map_err(|error| format!("cannot show {}: {error}", path.display()))
 }

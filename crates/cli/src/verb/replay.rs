@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
-
-use crate::what_if::{self, News, Row};
+use tidewire_dashboard::what_if::{self, Alternative, News, ReplayError, Row};
 
 /// Arguments of `replay`.
 #[derive(Debug, clap::Args)]
@@ -33,6 +32,7 @@ pub struct Args {
 /// [`Exit::Usage`] for a file that is no recording, is damaged or has no flow, or choices that exclude each
 /// other; [`Exit::LocalIo`] if a file cannot be read or written.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
+    let alternative = alternative(&args.coding)?;
     let mut tell = |news: News<'_>| {
         match news {
             News::Remark(sentence) => console.say(sentence),
@@ -43,12 +43,28 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
         true
     };
     // Nothing stops it, so it has rows.
-    let rows = what_if::run(&args.file, args.peer.as_deref(), &args.coding, &mut tell)?.unwrap_or_default();
+    let rows = what_if::run(&args.file, args.peer.as_deref(), &alternative, &mut tell).map_err(failed)?;
+    let rows = rows.unwrap_or_default();
     if !console.json() {
         // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&rows));
     }
     args.svg.as_deref().map_or(Ok(()), |path| draw(path, &rows))
+}
+
+/// The choices of the options. The rate of a replay is the recorded one.
+fn alternative(coding: &Coding) -> Result<Alternative, Failure> {
+    if coding.rate_control.is_some() || coding.max_rate.is_some() || coding.workers > 0 {
+        let text = "a replay keeps the recorded rate: leave out --rate-control, --max-rate and --workers";
+        return Err(Failure::message(Exit::Usage, text));
+    }
+    let Coding { profile, code, redundancy, latency, deliver, max_overhead, .. } = *coding;
+    Ok(Alternative { profile, code, redundancy, latency, deliver, max_overhead })
+}
+
+fn failed(error: ReplayError) -> Failure {
+    let exit = if matches!(error, ReplayError::File(..)) { Exit::LocalIo } else { Exit::Usage };
+    Failure::new(exit, error)
 }
 
 /// Makes a table with a line for each run.
@@ -75,4 +91,55 @@ fn table(rows: &[Row]) -> String {
 fn draw(path: &Path, rows: &[Row]) -> Result<(), Failure> {
     std::fs::write(path, what_if::picture(rows))
         .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use clap::Parser;
+
+    use super::*;
+
+    /// The options of coding as a command line of their own.
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Words {
+        #[command(flatten)]
+        coding: Coding,
+    }
+
+    /// The choices of the command line, or the first sentence about what is wrong with it.
+    fn of_options(choices: &BTreeMap<String, String>) -> Result<Alternative, String> {
+        let words = Words::try_parse_from(choices.iter().map(|(name, value)| format!("--{name}={value}")));
+        words.map(|words| alternative(&words.coding).unwrap()).map_err(|error| {
+            let text = error.render().to_string();
+            let first = text.split("\n\n").next().unwrap_or_default();
+            first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+    }
+
+    #[test]
+    fn a_page_and_the_command_line_read_the_same_choices_and_refuse_them_in_the_same_words() {
+        let table: [(&str, &[&str]); 6] = [
+            ("profile", &["arq", "stream", "bogus", ""]),
+            ("code", &["rlnc", "raptorq", "bogus", ""]),
+            ("redundancy", &["none", "every:5", "every:0", "--svg=/etc/passwd", "bogus"]),
+            ("latency", &["60ms", "1us", "soon"]),
+            ("deliver", &["99%", "10%", "most"]),
+            ("max-overhead", &["25%", "0.25", "200%"]),
+        ];
+        for (name, values) in table {
+            for value in values {
+                for latency in [None, Some("80ms")] {
+                    let mut choices = BTreeMap::from([(name.to_owned(), (*value).to_owned())]);
+                    if let (Some(latency), true) = (latency, name != "latency") {
+                        choices.insert("latency".into(), latency.into());
+                    }
+                    let of_page = Alternative::parse(&choices).map_err(|error| error.to_string());
+                    assert_eq!(of_page, of_options(&choices), "{choices:?}");
+                }
+            }
+        }
+    }
 }

@@ -1,17 +1,14 @@
 //! Delays of records: what `tidewire bench` and `tidewire-lab sim` measure of an application's data, in one
 //! way.
 //!
-//! [`Delays`] counts differences of two clocks, [`Tally`] the records of a run, and [`Records`] is what both
-//! report.
+//! [`Tally`] counts the records of a run, and [`Records`] is what both report.
 
-mod delays;
 mod tally;
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::Delay;
 
-pub use delays::Delays;
 pub use tally::Tally;
 
 /// The records of a whole run.

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use super::{Delays, Records};
-use crate::report::Delay;
+use tidewire_figures::{Delay, Delays};
+
+use super::Records;
 
 /// By this time rate and loss of the path are known (`docs/lab.md` also measures from the third second on).
 const STEADY_AFTER: Duration = Duration::from_secs(3);

@@ -1,0 +1,75 @@
+//! The end of `live` that has a link: it connects, and connects again whenever the connection is lost.
+//!
+//! The verb calls it at either end, each with its own kind of session. Invariant: it ends only when a session
+//! was whole, or when it is stopped.
+
+use tidewire::link::Link;
+use tidewire::{Config, Credentials};
+use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::report::Console;
+use tidewire_live::{MeetError, Session, SessionError, Side, Stop, latency};
+
+use super::lines::Line;
+use crate::live::{Attempts, Live};
+use crate::session;
+
+/// What is needed to connect.
+#[derive(Debug)]
+pub struct Dialer {
+    /// As the listening end printed it.
+    pub link: Link,
+    /// What opens the connection.
+    pub credentials: Credentials,
+    /// The transport's settings.
+    pub config: Config,
+    /// Takes events and warnings.
+    pub console: Console,
+}
+
+impl Dialer {
+    /// Runs sessions until one is whole. `stop` ends a session, and the attempts to connect. `tell` is called
+    /// before the summary of each connection. The first attempt to connect must succeed.
+    ///
+    /// # Errors [`tidewire_command::exit::Exit::Unreachable`] if nothing answers at first,
+    /// [`tidewire_command::exit::Exit::Other`] if the far end plays the same part or is no `tidewire live`.
+    pub async fn run(
+        &self,
+        side: Side,
+        stop: &Stop,
+        tell: impl Fn(),
+        session: impl AsyncFn(Session) -> Result<(), SessionError>,
+    ) -> Result<(), Failure> {
+        let console = &self.console;
+        let Some(connected) = stop.unless(self.connect(side)).await else { return Ok(()) };
+        let (mut live, mut met) = connected?;
+        let mut attempts = Attempts::default();
+        loop {
+            let ended = session(met).await;
+            tell();
+            let reason = match ended {
+                Err(reason) if !stop.is_stopped() => reason.to_string(),
+                _ => return live.close(console, Ok(())).await,
+            };
+            console.event(&Line::Lost { peer: &live.connection.remote().to_string(), reason: reason.clone() });
+            console.summary(&live.summary());
+            console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
+            attempts.on_lost(&live);
+            let again = stop.unless(attempts.until_connected(console, || self.connect(side))).await;
+            let Some(connected) = again else { return Ok(()) };
+            (live, met) = connected;
+        }
+    }
+
+    async fn connect(&self, side: Side) -> Result<(Live, Session), Failure> {
+        let (endpoint, connection) =
+            session::connect(&self.link, None, &self.credentials, self.config.clone(), &self.console).await?;
+        let met = Session::greet(&connection, side, latency(&self.config)).await.map_err(not_met)?;
+        Ok((Live::begin(endpoint, connection, &self.console), met))
+    }
+}
+
+/// The far end plays the same part, is no `tidewire live`, or does not answer.
+fn not_met(error: MeetError) -> Failure {
+    let answered = matches!(error, MeetError::Refused(_) | MeetError::Foreign(_));
+    Failure::new(if answered { Exit::Other } else { Exit::Unreachable }, error)
+}
