@@ -1,11 +1,13 @@
 //! The steps that run tests. `tests` runs the default set, which is what `cargo test` runs, and holds each
-//! test to [`LONGEST`]. `slow-tests` also runs the ignored ones and those of every other crate, `all-seeds`
-//! both with all their seeds.
+//! test to [`LONGEST`]. `slow-tests` runs what that leaves out: the ignored ones, and those of every other
+//! crate. `all-seeds` runs both with all their seeds.
 //!
-//! `tests` starts the binaries that cargo built itself: only so can it ask libtest for the time of each test,
-//! which is an unstable option. Invariant: it runs what `cargo test` runs, and names what that leaves out.
+//! They start the binaries that cargo built themselves: only so can they ask libtest for the time of each
+//! test, which is an unstable option. Invariant: `tests` runs what `cargo test` runs, and names what that
+//! leaves out; with `slow-tests` every test was run.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,49 +41,57 @@ pub fn default_set(context: &Context) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
-/// Runs every test of every crate, those included that need root, a browser or minutes.
-pub fn all(context: &Context) -> Result<(), String> {
-    run_all(context, "few")
+/// Runs what the default set leaves out: its ignored tests, which need root, a browser or minutes, and every
+/// test of the other crates.
+pub fn left_out_by_default(context: &Context) -> Result<(), String> {
+    run_all(context, "few", |binary| if binary.is_of_product() { "--ignored" } else { "--include-ignored" })
 }
 
 /// Runs every test with all its seeds.
 pub fn all_seeds(context: &Context) -> Result<(), String> {
-    run_all(context, "all")
+    run_all(context, "all", |_| "--include-ignored")
 }
 
-fn run_all(context: &Context, seeds: &str) -> Result<(), String> {
+fn run_all(context: &Context, seeds: &str, chosen: fn(&Binary) -> &'static str) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, NEEDED);
     }
-    let mut everything = format!("{PRODUCT_AND_LAB} --no-fail-fast -- --include-ignored");
-    for (test, why) in left_out() {
-        println!("left out: {test}, {why}");
-        everything += &format!(" --skip {test}");
+    let unwanted = unwanted();
+    unwanted.iter().for_each(|(test, why)| println!("left out: {test}, {why}"));
+    let mut results = Results::default();
+    let mut failed = Vec::new();
+    for built in [
+        // The features of foreign crates are those of the default set, so that nothing is compiled again. `xtask`
+        // and the header generator of the C API ask for others.
+        "cargo test --workspace --exclude xtask --exclude tidewire-capi",
+        // Only with this name does cargo turn the feature of this test on.
+        "cargo test --workspace --exclude xtask --exclude tidewire-capi --test xdp",
+        "cargo test --package tidewire-capi",
+        "cargo test --package xtask",
+    ] {
+        let messages = context.output_of(&format!("{built} --no-run --message-format json-render-diagnostics"))?;
+        for binary in binaries(&messages) {
+            let mut command = binary.command();
+            command.arg(chosen(&binary)).env("TIDEWIRE_SEEDS", seeds);
+            unwanted.iter().for_each(|(test, _)| _ = command.args(["--skip", test]));
+            let mut panicked = false;
+            failed.extend(
+                run_and_repeat(&mut command, |line| {
+                    // The line after the place of a panic is its message.
+                    let message = std::mem::replace(&mut panicked, line.contains("' panicked at "));
+                    results.read(line) || message || panicked || line.contains("SIM_SEED=")
+                })
+                .err(),
+            );
+        }
     }
-    let lines = [
-        everything,
-        format!("{PRODUCT_AND_LAB} --test xdp --no-fail-fast -- --include-ignored"),
-        "cargo test --package tidewire-capi --no-fail-fast -- --include-ignored".into(),
-        "cargo test --package xtask".into(),
-    ];
-    let results = lines.map(|line| {
-        let mut command = context.command(&line);
-        let mut panicked = false;
-        run_and_repeat(command.env("TIDEWIRE_SEEDS", seeds), |line| {
-            // The line after the place of a panic is its message.
-            let message = std::mem::replace(&mut panicked, line.contains("' panicked at "));
-            message || panicked || line.ends_with(" ... FAILED") || line.contains("SIM_SEED=")
-        })
-    });
-    results.into_iter().collect()
+    failed.extend(context.run("cargo test --workspace --exclude xtask --exclude tidewire-capi --doc").err());
+    print!("{}", results.summary());
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
-/// The crates whose foreign crates have the same features as those of the default set, so that nothing is
-/// compiled again. `xtask` and the header generator of the C API ask for others.
-const PRODUCT_AND_LAB: &str = "cargo test --workspace --exclude xtask --exclude tidewire-capi";
-
 /// Tests that no machine has to run, and why.
-fn left_out() -> Vec<(&'static str, &'static str)> {
+fn unwanted() -> Vec<(&'static str, &'static str)> {
     let mut tests = vec![("packets_a_second", "a measurement")];
     if !Path::new("/sys/fs/ext4/features/casefold").exists() {
         tests.push(("names_that_differ_by_case_are_told_apart_where", "this kernel folds no names"));
@@ -96,6 +106,11 @@ pub struct Binary {
 }
 
 impl Binary {
+    /// Whether the default set has its other tests.
+    fn is_of_product(&self) -> bool {
+        !self.package.components().any(|folder| ["labs", "capi", "xtask"].map(OsStr::new).contains(&folder.as_os_str()))
+    }
+
     /// Starts it as cargo does: tests find their data by folder and variable. It tells the time of each test.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
@@ -146,7 +161,9 @@ impl Results {
         let sum: f64 = self.took.iter().map(|(seconds, _)| seconds).sum();
         let mut text = format!("\n{} tests took {sum:.0} s, one after the other. The slowest:\n", self.took.len());
         slowest.iter().take(LISTED).for_each(|(seconds, name)| text += &format!("{seconds:>8.1} s  {name}\n"));
-        text += "left out, for `cargo xtask slow-tests`:\n";
+        if !self.left_out.is_empty() {
+            text += "left out, for `cargo xtask slow-tests`:\n";
+        }
         self.left_out.iter().for_each(|(reason, count)| text += &format!("{count:>8}    {reason}\n"));
         text
     }

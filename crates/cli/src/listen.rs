@@ -18,6 +18,7 @@ use tidewire::{
     Config, Credentials, Endpoint, EndpointEnded, KeyCredentials, PublicKey, Relay, Unauthorized, new_secret,
 };
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt;
 use tidewire_command::report::Console;
 use tidewire_units::parse_size;
 
@@ -203,8 +204,9 @@ pub async fn open(
 }
 
 /// Prints each link alone on a line of stdout, so that it can be piped, and on stderr what to do with the
-/// first.
+/// first. From then on, a request to end is heeded.
 pub fn announce(links: &Links, what_to_do: impl FnOnce(&str) -> String, console: &Console) {
+    interrupt::heed();
     if !console.json() {
         console.say(&what_to_do(&links.first().reveal()));
         links.say_why_many(console);

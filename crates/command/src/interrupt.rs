@@ -17,12 +17,13 @@ pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), F
 }
 
 /// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it. A request that came
-/// after the first call of this function counts for all later ones, so none is lost between two jobs.
+/// after the first call of this function, or of [`heed`], counts for all later ones, so none is lost between
+/// two jobs.
 ///
 /// # Errors
 /// The failure of the job, or [`Exit::Sigint`].
 pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let mut interrupted = INTERRUPTED.get_or_init(heed_interrupts).clone();
+    let mut interrupted = heeded().clone();
     let interrupted = async move {
         if interrupted.wait_for(|interrupted| *interrupted).await.is_err() {
             // Without handlers, the signals end the process anyway.
@@ -35,19 +36,25 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
-/// Whether this process was asked to end.
-static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+/// From now on, a request to end waits for the next [`unless_interrupted`]. A verb calls this before it prints
+/// that it waits, because who reads that may end it at once, and before it makes what it has to remove.
+pub fn heed() {
+    heeded();
+}
 
-/// Begins to listen to Ctrl-C and to requests to terminate.
-fn heed_interrupts() -> watch::Receiver<bool> {
-    let (tell, told) = watch::channel(false);
-    let requested = requested_to_end();
-    tokio::spawn(async move {
-        if requested.await.is_some() {
-            tell.send_replace(true);
-        }
-    });
-    told
+/// Whether this process was asked to end, since the first call.
+fn heeded() -> &'static watch::Receiver<bool> {
+    static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+    INTERRUPTED.get_or_init(|| {
+        let (tell, told) = watch::channel(false);
+        let requested = requested_to_end();
+        tokio::spawn(async move {
+            if requested.await.is_some() {
+                tell.send_replace(true);
+            }
+        });
+        told
+    })
 }
 
 /// The same for a job that a hang-up ends too. The system's own reaction to it would leave the peer without

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::options::Output;
 use tidewire_command::report::{Console, Delay};
 use tidewire_lab::emulator::{Counts, Emulator};
@@ -115,6 +115,7 @@ pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
     if let Some(plan) = network::plan_of(&args.scenario, args.seed)? {
         return network::up(&plan, &console).await;
     }
+    interrupt::heed();
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     for (end, name) in [(End::Near, "near"), (End::Far, "far")] {
         console.say(&format!("{name} {}: ip netns exec {} COMMAND", hosts.address(end), hosts.name(end)));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::options::Output;
 use tidewire_command::report::{self, Console};
 use tidewire_proxy::{Proxy, ProxyStats};
@@ -128,6 +128,7 @@ impl Settings {
 pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let config = configure(&args)?;
     let target = target(&args.to)?;
+    interrupt::heed();
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;

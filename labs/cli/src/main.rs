@@ -29,8 +29,9 @@ mod sim;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::help::Tiers;
 use tidewire_command::interrupt::block_on;
 use tidewire_command::log;
 use tidewire_command::manual::{self, Completions};
@@ -69,16 +70,58 @@ enum Command {
     /// Reproduce the figures and tables of a paper as data
     Papers(papers::Args),
     /// Print the script that makes a shell complete verbs and options
-    #[command(
-        after_help = "For bash: tidewire-lab completions bash > ~/.local/share/bash-completion/completions/tidewire-lab"
-    )]
     Completions(Completions),
-    /// Print the manual page [example: tidewire-lab man | man -l -]
+    /// Print the manual page
     Man,
 }
 
+/// The command with its help in two tiers.
+fn command() -> clap::Command {
+    TIERS.shape(Cli::command())
+}
+
+const TIERS: Tiers = Tiers {
+    groups: &[
+        ("Emulate", &["link", "up", "run", "check"]),
+        ("Study", &["contest", "sim", "papers"]),
+        ("Set up", &["completions", "man"]),
+    ],
+    examples: &[
+        (
+            "link",
+            [
+                "tidewire-lab link --listen 127.0.0.1:9001 --to 127.0.0.1:9002 --loss 5%",
+                "tidewire-lab link --listen 127.0.0.1:9001 --to 127.0.0.1:9002 --rate 25mbit --rtt 60ms",
+            ],
+        ),
+        ("up", ["tidewire-lab up scenario.toml", "tidewire-lab up scenario.toml --seed 7"]),
+        ("run", ["tidewire-lab run scenario.toml --peer tcp-bbr", "tidewire-lab run scenario.toml -- iperf3 -c far"]),
+        ("check", ["tidewire-lab check", "tidewire-lab check scenario.toml"]),
+        ("contest", ["tidewire-lab contest", "tidewire-lab contest --json"]),
+        ("sim", ["tidewire-lab sim scenario.toml", "tidewire-lab sim scenario.toml --profile arq"]),
+        ("papers", ["tidewire-lab papers", "tidewire-lab papers compare"]),
+        (
+            "completions",
+            [
+                "tidewire-lab completions bash > ~/.local/share/bash-completion/completions/tidewire-lab",
+                "tidewire-lab completions fish > ~/.config/fish/completions/tidewire-lab.fish",
+            ],
+        ),
+        ("man", ["tidewire-lab man | man -l -", "tidewire-lab man > tidewire-lab.1"]),
+    ],
+    later: &["workers", "deliver", "max-overhead", "keylog"],
+    later_of: &[("link", &["slot", "mtu", "duplicate", "corrupt", "back-rate", "back-police"])],
+    whole: &[],
+};
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::from_arg_matches(&command().get_matches()).or_exit(Exit::Usage) {
+        Ok(cli) => cli,
+        Err(failure) => {
+            Console::new(false, false).error(&failure);
+            return failure.exit.into();
+        }
+    };
     let console = Console::new(false, false);
     if let Err(failure) = log::start() {
         console.error(&failure);
@@ -97,11 +140,11 @@ fn main() -> ExitCode {
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
         Command::Papers(args) => with(args.output.console(), |console| papers::run(&args, &console)),
         Command::Completions(args) => with(console, |_| {
-            args.print(Cli::command());
+            args.print(command());
             Ok(())
         }),
         Command::Man => with(console, |_| {
-            manual::print(Cli::command(), &[]);
+            manual::print(command(), &[]);
             Ok(())
         }),
     }
@@ -118,4 +161,13 @@ fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<
         config.set_seed(seed);
     }
     Ok(config)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn the_help_has_two_tiers() {
+        let faults = super::TIERS.faults(&super::command());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
 }

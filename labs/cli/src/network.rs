@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::report::Console;
 use tidewire_figures::Distribution;
 use tidewire_lab::emulator::Emulator;
@@ -79,6 +79,7 @@ impl Running {
 
 /// Keeps the nodes until Ctrl-C.
 pub async fn up(plan: &Plan, console: &Console) -> Result<(), Failure> {
+    interrupt::heed();
     let running = Running::start(plan)?;
     for (number, node) in plan.topology.nodes.iter().enumerate() {
         let (namespace, address) = (running.nodes.name(number), running.nodes.address(number).to_string());

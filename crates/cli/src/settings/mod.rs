@@ -291,6 +291,10 @@ impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use clap::error::ErrorKind;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::verb::command;
@@ -331,6 +335,49 @@ mod tests {
         ] {
             let error = settings(text).unwrap_err().to_string();
             assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    /// Settings that some verb accepts.
+    const RIGHT: [&str; 7] = [
+        "max-rate = \"20mbit\"",
+        "latency = \"80ms\"",
+        "profile = \"arq\"",
+        "json = true",
+        "listen = \"127.0.0.1:0\"",
+        "workers = 2",
+        "key = \"a.key\"",
+    ];
+
+    /// A line of a file: a setting that is right, a section, any setting, any text.
+    fn line() -> impl Strategy<Value = String> {
+        let any_key = prop_oneof![prop::sample::select(SHARED.to_vec()).prop_map(str::to_owned), "[a-z-]{1,9}"];
+        let any_value = r#"["\[\]{}a-z0-9.:=' -]{0,12}"#;
+        prop_oneof![
+            6 => prop::sample::select(&RIGHT[..]).prop_map(str::to_owned),
+            1 => prop::sample::select(verbs(&command())).prop_map(|verb| format!("[{verb}]")),
+            1 => (any_key, any_value).prop_map(|(key, value)| format!("{key} = {value}")),
+            1 => "\\PC{0,20}",
+        ]
+    }
+
+    proptest! {
+        /// Any text as a file is refused with a reason, or the options accept all its settings.
+        #[test]
+        fn what_is_not_refused_is_accepted_by_the_options(lines in prop::collection::vec(line(), 1..4)) {
+            static COMMAND: LazyLock<Command> = LazyLock::new(command);
+            let Ok(settings) = Settings::parse(&lines.join("\n"), Path::new("c.toml"), &COMMAND) else { return Ok(()) };
+            for verb in ["receive", "serve", "bench"] {
+                let parsed = settings.apply(COMMAND.clone()).try_get_matches_from(["tidewire", verb]);
+                let wrong = parsed.err().map(|error| error.kind());
+                prop_assert!(
+                    !matches!(
+                        wrong,
+                        Some(ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::UnknownArgument)
+                    ),
+                    "{lines:?}: {wrong:?}"
+                );
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use tidewire_command::exit::{Exit, Failure};
-use tidewire_command::interrupt::{quietly, unless_interrupted};
+use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::options::Output;
 use tidewire_command::report::Console;
 
@@ -38,6 +38,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         open(&path).map_err(|reason| Failure::message(Exit::Usage, reason))?;
         recordings.push(Box::new(Kept { name: path.display().to_string(), path }));
     }
+    interrupt::heed();
     let _serving = dash::show(args.listen, recordings, &console)?;
     quietly(unless_interrupted(std::future::pending()).await)
 }

@@ -2,14 +2,14 @@
 //! copy, `--help` everything.
 //!
 //! The texts of options stand beside the options. Here is what clap cannot know: the groups of verbs, the
-//! examples, and the options of the second tier. Invariant, which tests check: each verb is in one group, has
-//! two examples that parse, and shows at most 15 options by `-h`.
+//! examples, and the options of the second tier. [`Tiers`] has the invariant, which a test checks.
 
 use std::fmt::Write as _;
 
 use clap::Command;
 use tidewire::Profile;
 use tidewire_command::exit::{Exit, Failure};
+use tidewire_command::help::Tiers;
 
 /// Arguments of `help`.
 #[derive(Debug, clap::Args)]
@@ -105,58 +105,13 @@ const LATER_OF: [(&str, &[&str]); 4] = [
     ("demo", &["svg"]),
 ];
 
-/// Verbs whose first tier has what is in [`LATER`], because it is what they are for.
-const WHOLE: [&str; 1] = ["replay"];
-
 /// Gives the command its two tiers.
 pub fn shape(command: Command) -> Command {
-    let groups = groups(&command);
-    let command = tiers(command);
-    command.disable_help_subcommand(true).help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"
-    ))
+    TIERS.shape(command)
 }
 
-fn tiers(mut command: Command) -> Command {
-    let name = command.get_name().to_owned();
-    let own = LATER_OF.iter().find(|(verb, _)| *verb == name).map_or(&[][..], |(_, options)| options);
-    if !WHOLE.contains(&name.as_str()) {
-        command = command.mut_args(|argument| {
-            let is_later = argument.get_long().is_some_and(|long| LATER.contains(&long) || own.contains(&long));
-            if is_later { argument.hide_short_help(true) } else { argument }
-        });
-    }
-    if let Some((_, lines)) = EXAMPLES.iter().find(|(verb, _)| *verb == name) {
-        command = command.after_help(format!("Examples:\n  {}\n  {}", lines[0], lines[1]));
-    }
-    command.mut_subcommands(tiers)
-}
-
-/// The verbs with their meanings, in their groups.
-fn groups(command: &Command) -> String {
-    let mut text = String::new();
-    for (heading, verbs) in GROUPS {
-        let _ = write!(text, "\n{heading}:\n");
-        for verb in verbs.iter().filter_map(|name| command.find_subcommand(name)) {
-            let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-            let mut column = 0;
-            let _ = write!(text, "  {:<11} ", verb.get_name());
-            for word in about.split(' ') {
-                if column + word.chars().count() > WIDTH {
-                    let _ = write!(text, "\n{:14}", "");
-                    column = 0;
-                }
-                let _ = write!(text, "{}{word}", if column > 0 { " " } else { "" });
-                column += word.chars().count() + 1;
-            }
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// Columns for the meaning of a verb, in a terminal of 100.
-const WIDTH: usize = 84;
+const TIERS: Tiers =
+    Tiers { groups: &GROUPS, examples: &EXAMPLES, later: &LATER, later_of: &LATER_OF, whole: &["replay"] };
 
 /// Prints the help of a verb, of all, or of profiles.
 ///
@@ -226,37 +181,15 @@ Rate control (--rate-control)
 
 #[cfg(test)]
 mod tests {
+    use tidewire_command::help;
+
     use super::*;
     use crate::verb;
 
-    /// The verbs that have options, with the name by which the tables know them.
-    fn verbs_of(command: &Command) -> Vec<Command> {
-        let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
-        visible.flat_map(|verb| if verb.has_subcommands() { verbs_of(verb) } else { vec![verb.clone()] }).collect()
-    }
-
     #[test]
-    fn the_short_help_of_each_verb_has_at_most_15_options_and_two_examples_that_parse() {
-        for mut verb in verbs_of(&verb::command()) {
-            let help = verb.render_help().to_string();
-            let is_option = |line: &&str| line.trim_start().starts_with('-') && line.starts_with("  ");
-            let options = help.lines().filter(is_option).count();
-            assert!(options <= 15, "{} shows {options} options:\n{help}", verb.get_name());
-            let (_, lines) = EXAMPLES.iter().find(|(name, _)| *name == verb.get_name()).unwrap_or_else(|| {
-                panic!("{} has no examples", verb.get_name());
-            });
-            for line in lines {
-                assert!(help.contains(line), "{line}");
-                let words = line.split(['|', '>']).find_map(|part| part.trim().strip_prefix("tidewire "));
-                let words = words.unwrap().split_whitespace().map(|word| match word {
-                    "LINK" => "tidewire://h:1/#tws1",
-                    word => word.trim_matches('\''),
-                });
-                let words = std::iter::once("tidewire").chain(words);
-                let parsed = verb::command().try_get_matches_from(words);
-                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
-            }
-        }
+    fn the_help_has_two_tiers() {
+        let faults = TIERS.faults(&verb::command());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 
     /// Run with `TIDEWIRE_WRITE=1` to write the file anew.
@@ -266,7 +199,7 @@ mod tests {
         let mut command = verb::command().term_width(100);
         command.build();
         let mut pages = vec![command.clone()];
-        pages.extend(verbs_of(&command));
+        pages.extend(help::verbs(&command));
         for mut page in pages {
             let shown = page.render_help().to_string();
             text += shown.trim_end();
@@ -278,24 +211,6 @@ mod tests {
         }
         let kept = std::fs::read_to_string(path).unwrap_or_default();
         assert!(kept == text, "docs/data/help.txt is old: TIDEWIRE_WRITE=1 cargo test -p tidewire-cli --lib help");
-    }
-
-    #[test]
-    fn each_verb_is_in_one_group_and_later_options_exist() {
-        let command = verb::command();
-        let listed: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
-        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-            assert_eq!(listed.iter().filter(|name| **name == verb.get_name()).count(), 1, "{}", verb.get_name());
-        }
-        let verbs = verbs_of(&command);
-        let has = |verb: &Command, option: &str| verb.get_arguments().any(|arg| arg.get_long() == Some(option));
-        for option in LATER {
-            assert!(verbs.iter().any(|verb| has(verb, option)), "no verb has --{option}");
-        }
-        for (name, options) in LATER_OF {
-            let verb = verbs.iter().find(|verb| verb.get_name() == name).unwrap();
-            assert!(options.iter().all(|option| has(verb, option)), "{name}: {options:?}");
-        }
     }
 
     #[test]

@@ -144,13 +144,13 @@ impl Connection {
         let credit = usize::try_from(outgoing.limit - outgoing.written).unwrap_or(usize::MAX);
         let (offset, served) = (outgoing.written, outgoing.served);
         let wanted = data.len().min(symbol_len);
-        let share = self.streams.turns.share(id, served, wanted, self.lanes.streams.sender.room(allowance));
+        let share = self.streams.scheduler.share(id, served, wanted, self.lanes.streams.sender.room(allowance));
         if share == 0 {
             return Ok((0, false));
         }
         let data = &data[..data.len().min(credit).min(share * symbol_len)];
         let (taken, ended) = self.lanes.streams.sender.write(id.0, offset, data, fin, symbol_len, allowance);
-        let served = self.streams.turns.take(id, served, taken);
+        let served = self.streams.scheduler.take(id, served, taken);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.outgoing.served = served;
             stream.outgoing.written += taken as u64;

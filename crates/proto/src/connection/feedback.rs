@@ -103,7 +103,7 @@ impl Connection {
         }
         self.detect_losses(now);
         if any {
-            self.path.silence.on_answer(now);
+            self.path.pto.on_answer(now);
             sample.in_flight = self.path.flight.bytes();
             (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
             sample.newest = self.path.losses.detector.newest().unwrap_or(0);
@@ -259,7 +259,7 @@ impl Connection {
             Carried::Control => {
                 self.agreed.asking.on_fate(n, arrived);
                 self.addresses.ids.on_fate(n, arrived);
-                self.security.exchange.on_fate(n, arrived);
+                self.security.rekey.on_fate(n, arrived);
             }
             Carried::Data(Data::Base { .. }) => {}
         }

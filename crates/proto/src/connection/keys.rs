@@ -2,7 +2,7 @@
 //! sealing key is renewed.
 //!
 //! Each end renews its sealing key by its own rules. The two directions are independent, except in an
-//! exchange of fresh keys (`exchange`). docs/wire.md section 3 says how the other end follows.
+//! exchange of fresh keys (`rekey`). docs/wire.md section 3 says how the other end follows.
 
 use core::time::Duration;
 
@@ -55,14 +55,14 @@ impl Connection {
         let State::Established { .. } = self.state else { return };
         let Some(keys) = &mut self.security.keys else { return };
         if self.side == Side::Initiator {
-            self.security.exchange.begin_after(now, self.config.timing.fresh_keys_after, keys.aead);
+            self.security.rekey.begin_after(now, self.config.timing.fresh_keys_after, keys.aead);
         }
         let sealed = keys.sealing.sealed();
         if sealed < self.config.packets.packets_per_key && now < keys.since + KEY_LIFE {
             return;
         }
         // While an exchange is open, the next phase belongs to its keys.
-        if !self.security.exchange.is_open() && keys.sealing.initiate_update().is_ok() {
+        if !self.security.rekey.is_open() && keys.sealing.initiate_update().is_ok() {
             keys.since = now;
             self.stats.key_updates += 1;
             self.tracer.record(now, || TraceEvent::KeyUpdated);

@@ -4,23 +4,23 @@
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
 //! file or folder: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send/` (choosing
 //! what a packet carries, and writing it), `lanes` (which lane fills it), `timers`, `slices` (symbols longer
-//! than the path MTU), `app` (streams), `messages`, `relayed` (the relayed lane of a hop), `memory`, `moving`
-//! (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the peer should code), `driving`
-//! (types that the driver passes in and gets back).
+//! than the path MTU), `app` (streams), `messages`, `relayed` (the relayed lane of a hop), `memory`,
+//! `migration` (addresses and ids), `keys`, `rekey` (fresh keys), `policy` (how the peer should code),
+//! `driving` (types that the driver passes in and gets back).
 
 mod app;
 mod carried;
 mod driving;
-mod exchange;
 mod feedback;
 mod jobs;
 mod keys;
 mod lanes;
 mod memory;
 mod messages;
-mod moving;
+mod migration;
 mod policy;
 mod receive;
+mod rekey;
 mod relayed;
 mod send;
 mod slices;
@@ -57,10 +57,10 @@ use crate::stats::{RateStats, Stats};
 use crate::trace::{TraceEvent, Tracer};
 use crate::wire::{ConnectionId, code_name};
 use carried::Data;
-use exchange::Exchange;
 use keys::SessionKeys;
 use lanes::{Inbound, Lanes, lane_receiver};
 use policy::{Asking, Hearing};
+use rekey::Rekey;
 use traced::Written;
 
 /// State of a connection.
@@ -118,7 +118,7 @@ struct Addresses {
 #[derive(Debug)]
 struct Security {
     keys: Option<SessionKeys>,
-    exchange: Exchange,
+    rekey: Rekey,
     /// The public key that the peer proved to own, with authentication `key`.
     peer_key: Option<PublicKey>,
 }
@@ -241,7 +241,7 @@ impl Connection {
                 validation: Validation::new([0; 32]),
                 path_response: None,
             },
-            security: Security { keys: None, exchange: Exchange::new(now), peer_key: None },
+            security: Security { keys: None, rekey: Rekey::new(now), peer_key: None },
             contact: Contact { last_heard: now, last_asked: now, inquiry_owed: false },
             path,
             lanes,
@@ -289,7 +289,7 @@ impl Connection {
         }
         self.begin_policy(session.peer.codes);
         self.security.peer_key = session.peer_key;
-        self.security.exchange.on_session(self.contact.last_heard);
+        self.security.rekey.on_session(self.contact.last_heard);
         self.security.keys = Some(SessionKeys::new(session, self.contact.last_heard));
         if !is_code_known {
             let name = code_name(code);

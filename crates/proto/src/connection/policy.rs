@@ -1,8 +1,8 @@
 //! POLICY, in both directions: the initiator asks the responder to code as the initiator's user chose
 //! (docs/wire.md section 5).
 //!
-//! `moving` writes POLICY beside the other control frames, `feedback` reports the fates of its packets, and
-//! `receive` passes in the peer's POLICY. Invariants: the layout of a lane never changes after its first
+//! `migration` writes POLICY beside the other control frames, `feedback` reports the fates of its packets,
+//! and `receive` passes in the peer's POLICY. Invariants: the layout of a lane never changes after its first
 //! symbol was sent; only the first POLICY of the peer is read.
 
 use tidewire_codec::SourceId;

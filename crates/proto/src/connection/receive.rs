@@ -9,7 +9,7 @@ use core::time::Duration;
 use tidewire_codec::SourceId;
 
 use super::keys::MAX_FORGED;
-use super::moving::Origin;
+use super::migration::Origin;
 use super::{CloseCode, CloseReason, Connection, Received, State};
 use crate::Time;
 use crate::crypto::{OpenError, Opened};
@@ -52,7 +52,7 @@ impl Connection {
                 // sample.
                 self.path.rate.on_handshake(now.since(heard));
                 // Measure our own round trip, which sets the interval of FEEDBACK.
-                self.path.silence.probe_owed = true;
+                self.path.pto.probe_owed = true;
             }
             State::Closing { next, .. } => {
                 // Send another CLOSE: the peer may not have received the first.
@@ -144,7 +144,7 @@ impl Connection {
         self.tell_connected(now);
         // The first packet proves to the responder that this end has the keys. It also measures the round
         // trip.
-        self.path.silence.probe_owed = true;
+        self.path.pto.probe_owed = true;
     }
 
     fn receive_frames(&mut self, now: Time, number: u64, from: SocketAddr, payload: &[u8]) -> Result<Asked, CloseCode> {

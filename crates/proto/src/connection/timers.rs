@@ -71,21 +71,21 @@ impl Connection {
             self.detect_losses(now);
         }
         if self.probe_deadline().is_some_and(|deadline| deadline <= now) {
-            if self.path.silence.probes == 0 {
-                self.path.silence.probing_since = now;
+            if self.path.pto.probes == 0 {
+                self.path.pto.probing_since = now;
             }
-            self.path.silence.probes += 1;
+            self.path.pto.probes += 1;
             if self.asks_after_itself(now) {
-                (self.path.silence.last_probe, self.contact.inquiry_owed) = (now, true);
+                (self.path.pto.last_probe, self.contact.inquiry_owed) = (now, true);
             } else {
-                self.path.silence.probe_owed = true;
-                self.path.silence.ping_owed =
-                    self.path.silence.probes > 1 && self.path.mtu.is_raised() && !self.path.silence.is_broken();
+                self.path.pto.probe_owed = true;
+                self.path.pto.ping_owed =
+                    self.path.pto.probes > 1 && self.path.mtu.is_raised() && !self.path.pto.is_broken();
             }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {
             self.receiving.heard_symbol = None;
-            self.path.silence.probe_owed = true;
+            self.path.pto.probe_owed = true;
         }
     }
 
@@ -96,7 +96,7 @@ impl Connection {
         let silent = now.since(self.contact.last_heard);
         self.side == Side::Initiator
             && silent >= patience
-            && (silent < patience + URGENT || self.path.silence.probes.is_multiple_of(2))
+            && (silent < patience + URGENT || self.path.pto.probes.is_multiple_of(2))
     }
 
     /// Whether the endpoint must send a HELLO that asks about this connection. True only once for each
@@ -120,7 +120,7 @@ impl Connection {
     /// Called when the peer answered a HELLO and said whether it knows this connection.
     pub(crate) fn on_answer(&mut self, now: Time, known: bool) {
         if known {
-            self.path.silence.probe_owed = true;
+            self.path.pto.probe_owed = true;
         } else {
             self.end(now, CloseReason::Forgotten);
         }
@@ -131,11 +131,11 @@ impl Connection {
     fn probe_deadline(&self) -> Option<Time> {
         let blocked = self.lanes.is_blocked() || self.streams.is_blocked();
         let waits = !self.path.flight.is_empty() || self.lanes.is_lacking() || blocked;
-        if !waits || self.path.silence.probe_owed {
+        if !waits || self.path.pto.probe_owed {
             return None;
         }
         let path = &self.path;
-        if path.silence.probes == 0 {
+        if path.pto.probes == 0 {
             // Like a retransmission timer (RFC 6298 section 5.3), while something is in flight the timeout
             // runs from the last answer and not from the last packet. Otherwise a sender with a large window
             // would send all of it before the first probe.
@@ -143,28 +143,28 @@ impl Connection {
             if !path.flight.is_empty() || self.lanes.is_lacking() {
                 let since = if path.flight.is_empty() {
                     // A source symbol that repairs replace was sent in no packet.
-                    path.silence.last_eliciting.max(self.lanes.last_source())
+                    path.pto.last_eliciting.max(self.lanes.last_source())
                 } else {
-                    path.silence.waiting_since
+                    path.pto.waiting_since
                 };
                 return Some(since + timeout);
             }
             // This end waits only for credit, which the peer repeats until it is acknowledged. So the probes
             // become less frequent.
-            let waited = path.silence.last_eliciting.since(path.usage.last_data);
-            return Some(path.silence.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
+            let waited = path.pto.last_eliciting.since(path.app_limited.last_data);
+            return Some(path.pto.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
         }
         let steady = (path.rtt.smoothed() / PROBES_PER_RTT).max(FASTEST_PROBES);
-        let silent = path.silence.last_probe.since(path.silence.probing_since);
+        let silent = path.pto.last_probe.since(path.pto.probing_since);
         // After that the interval doubles: it equals the silence beyond the first second.
-        Some(path.silence.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
+        Some(path.pto.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
     }
 
     /// When to send a PING although there is nothing else to send. It keeps address translators open. It is
     /// also sent if symbols stopped arriving, perhaps because our address has changed.
     fn sign_of_life_deadline(&self) -> Option<Time> {
         let path = &self.path;
-        if path.silence.probe_owed || !path.flight.is_empty() {
+        if path.pto.probe_owed || !path.flight.is_empty() {
             return None;
         }
         let heard = self.receiving.heard_symbol.filter(|_| self.side == Side::Initiator);
@@ -173,7 +173,7 @@ impl Connection {
             .config
             .timing
             .keep_alive
-            .map(|interval| self.contact.last_heard.max(path.silence.last_eliciting) + interval);
+            .map(|interval| self.contact.last_heard.max(path.pto.last_eliciting) + interval);
         silent.into_iter().chain(idle).min()
     }
 
@@ -203,7 +203,7 @@ impl Connection {
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         arm(self.sign_of_life_deadline(), WakeReason::KeepAlive);
-        if !self.path.silence.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
+        if !self.path.pto.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // Everything that could be sent at `last_asked` was sent. A timer is needed only for packets that
             // the pacer or a policy holds back.
             let asked = self.contact.last_asked;

@@ -5,16 +5,16 @@
 //! source and repair symbols back into the written data. Neither half handles packets: the connection maps
 //! packet numbers to source ids, and tells the lane which ids were received or lost.
 
+mod assembler;
 mod job;
 mod messages;
 mod partial;
-mod pieces;
 mod receiver;
+mod scheduler;
 mod sender;
 mod store;
 mod stream;
 mod streams;
-mod turns;
 
 pub(crate) use job::{Decode, Decoded, Encode, Encoded};
 pub use messages::Message;

@@ -1,15 +1,15 @@
 //! The two halves of one stream: how many bytes were written to it, and how many were received.
 //!
-//! The receiving half only counts; the bytes are in the [`Pieces`] of the connection. Every byte of a stream
-//! is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read are
-//! counted and dropped, because the count tells when the half is over. The number of gaps in a stream is not
-//! limited: losses cause the gaps, and an honest peer cannot prevent losses.
+//! The receiving half only counts; the bytes are in the [`Assembler`] of the connection. Every byte of a
+//! stream is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read
+//! are counted and dropped, because the count tells when the half is over. The number of gaps in a stream is
+//! not limited: losses cause the gaps, and an honest peer cannot prevent losses.
 
 use tidewire_codec::SourceId;
 
 use crate::lane::store::Store;
 
-use super::pieces::{Extent, Overlap, Pieces};
+use super::assembler::{Assembler, Extent, Overlap};
 
 /// What a peer did wrong with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Incoming {
         len: usize,
         fin: bool,
         source: Source<'_>,
-        pieces: &mut Pieces,
+        assembler: &mut Assembler,
     ) -> Result<(), StreamFault> {
         let end = offset + len as u64;
         if end > self.told {
@@ -163,19 +163,19 @@ impl Incoming {
         }
         let extent = Extent { stream: self.id, offset, len };
         match source {
-            Source::Slot { id, at } => pieces.insert(extent, id, at)?,
-            Source::Bytes(bytes) => pieces.insert_copy(self.id, offset, bytes)?,
+            Source::Slot { id, at } => assembler.insert(extent, id, at)?,
+            Source::Bytes(bytes) => assembler.insert_copy(self.id, offset, bytes)?,
         }
         self.highest = self.highest.max(end);
         if offset == self.whole {
             // In nearly all cases no higher byte was received yet.
-            self.whole = if self.highest == end { end } else { pieces.whole_until(self.id, end) };
+            self.whole = if self.highest == end { end } else { assembler.whole_until(self.id, end) };
         }
         Ok(())
     }
 
     /// Handles the peer's reset of the stream at length `last`. Has no effect if all bytes are here.
-    pub(crate) fn on_reset(&mut self, code: u64, last: u64, pieces: &mut Pieces) -> Result<(), StreamFault> {
+    pub(crate) fn on_reset(&mut self, code: u64, last: u64, assembler: &mut Assembler) -> Result<(), StreamFault> {
         if last > self.told {
             return Err(StreamFault::Credit);
         }
@@ -186,7 +186,7 @@ impl Incoming {
         self.end = Some(last);
         match self.reading {
             Reading::Open if is_whole => {}
-            Reading::Open => self.discard(Reading::Reset(code), pieces),
+            Reading::Open => self.discard(Reading::Reset(code), assembler),
             Reading::Stopped => {}
             Reading::Reset(_) => return Err(StreamFault::Contradiction),
         }
@@ -195,18 +195,18 @@ impl Incoming {
 
     /// Called when the application reads no more. Returns whether the peer should be told, because it may
     /// have more to send.
-    pub(crate) fn stop(&mut self, pieces: &mut Pieces) -> bool {
+    pub(crate) fn stop(&mut self, assembler: &mut Assembler) -> bool {
         if self.reading == Reading::Open {
-            self.discard(Reading::Stopped, pieces);
+            self.discard(Reading::Stopped, assembler);
         }
         self.told_end = true;
         self.end.is_none()
     }
 
     /// Stops reading. The bytes that are here are counted and dropped.
-    fn discard(&mut self, reading: Reading, pieces: &mut Pieces) {
+    fn discard(&mut self, reading: Reading, assembler: &mut Assembler) {
         self.reading = reading;
-        self.read += pieces.discard(self.id);
+        self.read += assembler.discard(self.id);
     }
 
     /// The peer's code, if it reset the stream.
@@ -229,14 +229,14 @@ impl Incoming {
     }
 
     /// The next unread bytes, if they are here.
-    pub(crate) fn chunk<'a>(&self, pieces: &'a Pieces, store: &'a Store) -> Option<&'a [u8]> {
-        pieces.chunk(self.id, self.read, store)
+    pub(crate) fn chunk<'a>(&self, assembler: &'a Assembler, store: &'a Store) -> Option<&'a [u8]> {
+        assembler.chunk(self.id, self.read, store)
     }
 
     /// Records that the first `n` bytes of the chunk were read.
-    pub(crate) fn consume(&mut self, n: usize, pieces: &mut Pieces) {
+    pub(crate) fn consume(&mut self, n: usize, assembler: &mut Assembler) {
         if self.reading == Reading::Open {
-            self.read += pieces.consume(self.id, self.read, n) as u64;
+            self.read += assembler.consume(self.id, self.read, n) as u64;
         }
     }
 
@@ -247,7 +247,7 @@ impl Incoming {
         offset: u64,
         len: usize,
         id: SourceId,
-        pieces: &mut Pieces,
+        assembler: &mut Assembler,
         store: &Store,
     ) -> Result<(), StreamFault> {
         let extent = Extent { stream: self.id, offset, len };
@@ -257,7 +257,7 @@ impl Incoming {
         if offset + len as u64 > self.whole {
             return Err(StreamFault::Contradiction);
         }
-        pieces.copy_out(extent, id, store);
+        assembler.copy_out(extent, id, store);
         Ok(())
     }
 
@@ -297,29 +297,29 @@ mod tests {
     /// A stream with a window of `window` bytes, and its unread pieces.
     struct Reader {
         stream: Incoming,
-        pieces: Pieces,
+        assembler: Assembler,
     }
 
     impl Reader {
         fn new(window: u64) -> Self {
-            Self { stream: Incoming::new(4, window), pieces: Pieces::default() }
+            Self { stream: Incoming::new(4, window), assembler: Assembler::default() }
         }
 
         fn insert(&mut self, offset: u64, len: usize, fin: bool, id: u64) -> Result<(), StreamFault> {
             let source = Source::Slot { id: SourceId(id), at: 0 };
-            self.stream.insert(offset, len, fin, source, &mut self.pieces)
+            self.stream.insert(offset, len, fin, source, &mut self.assembler)
         }
 
         fn on_reset(&mut self, code: u64, last: u64) -> Result<(), StreamFault> {
-            self.stream.on_reset(code, last, &mut self.pieces)
+            self.stream.on_reset(code, last, &mut self.assembler)
         }
 
         fn chunk<'a>(&'a self, decoder: &'a Store) -> Option<&'a [u8]> {
-            self.stream.chunk(&self.pieces, decoder)
+            self.stream.chunk(&self.assembler, decoder)
         }
 
         fn consume(&mut self, n: usize) {
-            self.stream.consume(n, &mut self.pieces);
+            self.stream.consume(n, &mut self.assembler);
         }
     }
 
@@ -346,8 +346,8 @@ mod tests {
         assert!(!reader.stream.is_readable());
         assert_eq!(reader.insert(10, 10, false, 1), Ok(()));
         reader.consume(10);
-        assert_eq!(reader.stream.copy_out(20, 10, SourceId(2), &mut reader.pieces, &decoder), Ok(()));
-        assert_eq!(reader.pieces.lowest_in_slots(SourceId(u64::MAX)), None);
+        assert_eq!(reader.stream.copy_out(20, 10, SourceId(2), &mut reader.assembler, &decoder), Ok(()));
+        assert_eq!(reader.assembler.lowest_in_slots(SourceId(u64::MAX)), None);
         assert_eq!(reader.chunk(&decoder), Some(&[20, 21, 22, 23, 24, 25, 26, 27, 28, 29][..]));
         reader.consume(10);
         assert!(reader.stream.is_at_end());
@@ -374,7 +374,7 @@ mod tests {
         let decoder = decoder();
         let mut reader = Reader::new(100);
         assert_eq!(reader.insert(20, 10, false, 0), Ok(()));
-        let copied = reader.stream.copy_out(20, 10, SourceId(0), &mut reader.pieces, &decoder);
+        let copied = reader.stream.copy_out(20, 10, SourceId(0), &mut reader.assembler, &decoder);
         assert_eq!(copied, Err(StreamFault::Contradiction));
     }
 
@@ -415,12 +415,12 @@ mod tests {
     fn a_stopped_stream_takes_no_more_credit_and_is_over_with_its_last_byte() {
         let mut reader = Reader::new(100);
         assert_eq!(reader.insert(0, 90, false, 0), Ok(()));
-        assert!(reader.stream.stop(&mut reader.pieces), "the peer does not know");
+        assert!(reader.stream.stop(&mut reader.assembler), "the peer does not know");
         assert_eq!(reader.stream.wanted_limit(), 100);
         assert_eq!(reader.on_reset(7, 95), Ok(()));
         assert_eq!((reader.stream.reset_code(), reader.stream.is_over()), (None, false));
         assert_eq!(reader.insert(90, 5, false, 1), Ok(()));
-        assert!(reader.stream.is_over() && !reader.stream.stop(&mut reader.pieces));
+        assert!(reader.stream.is_over() && !reader.stream.stop(&mut reader.assembler));
     }
 
     #[test]
@@ -431,10 +431,10 @@ mod tests {
         for n in 0..count {
             decoder.receive_source(SourceId(4 + n), &[n as u8]).expect("accepted");
             assert_eq!(reader.insert(n, 1, false, 4 + n), Ok(()), "{n}");
-            let copied = reader.stream.copy_out(n, 1, SourceId(4 + n), &mut reader.pieces, &decoder);
+            let copied = reader.stream.copy_out(n, 1, SourceId(4 + n), &mut reader.assembler, &decoder);
             assert_eq!(copied, Ok(()), "{n}");
         }
-        let memory = reader.pieces.memory();
+        let memory = reader.assembler.memory();
         assert!(memory < 60_000, "{memory} bytes for {count}");
         for n in 0..count {
             assert_eq!(reader.chunk(&decoder).and_then(|chunk| chunk.first()), Some(&(n as u8)), "{n}");

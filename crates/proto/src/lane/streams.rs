@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::lane::store::Store;
 
-use super::pieces::Pieces;
+use super::assembler::Assembler;
+use super::scheduler::Scheduler;
 use super::stream::{Incoming, Outgoing, Sending};
-use super::turns::Turns;
 use crate::Time;
 use crate::close::CloseCode;
 use crate::event::Event;
@@ -60,7 +60,7 @@ pub(crate) struct Streams {
     open: BTreeMap<u64, Stream>,
     numbers: Numbers,
     windows: Windows,
-    pub turns: Turns,
+    pub scheduler: Scheduler,
     /// Number of streams that wait for credit.
     starved: usize,
     /// At most one RESET and one STOP for each open stream.
@@ -107,7 +107,7 @@ struct Windows {
 #[derive(Debug, Default)]
 struct Unread {
     /// The unread bytes of all streams.
-    pieces: Pieces,
+    assembler: Assembler,
     /// Number of known symbols with more than [`arrivals::MOST_AHEAD`] frames that wait for lower symbols.
     crowded: usize,
 }
@@ -120,7 +120,7 @@ impl Streams {
             open: BTreeMap::new(),
             numbers: Numbers { remote_limit: streams, remote_confirmed: streams, ..Numbers::default() },
             windows: Windows { initial: window, max: max_window.max(window), ..Windows::default() },
-            turns: Turns::default(),
+            scheduler: Scheduler::default(),
             starved: 0,
             control: VecDeque::new(),
             stopped: VecDeque::new(),
@@ -169,7 +169,7 @@ impl Streams {
 
     /// The next unread bytes of a stream, if they were received.
     pub(crate) fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
-        self.get(id)?.incoming.chunk(&self.unread.pieces, store)
+        self.get(id)?.incoming.chunk(&self.unread.assembler, store)
     }
 
     pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
@@ -227,13 +227,13 @@ impl Streams {
 
     /// Tells the writer that the peer stopped the stream.
     pub(crate) fn tell_stopped(&mut self, id: StreamId) {
-        self.turns.leave(id);
+        self.scheduler.leave(id);
         self.events.push_back(Event::Writable(id));
     }
 
     /// Resets our half at length `last`.
     pub(crate) fn give_up(&mut self, id: StreamId, code: u64, last: u64) {
-        self.turns.leave(id);
+        self.scheduler.leave(id);
         self.feed(id);
         let Some(stream) = self.open.get_mut(&id.0) else { return };
         stream.outgoing.sending = Sending::Reset;
@@ -245,7 +245,7 @@ impl Streams {
     /// Called when the application reads no more of the stream.
     pub(crate) fn stop(&mut self, id: StreamId, code: u64) {
         let Some(stream) = self.open.get_mut(&id.0) else { return };
-        if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.unread.pieces) {
+        if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.unread.assembler) {
             stream.unsaid += 1;
             self.control.push_back(Control::Stop { id, code });
         }
@@ -279,7 +279,7 @@ impl Streams {
     /// Records that the application used `n` bytes of the chunk it was lent.
     pub(crate) fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
-            stream.incoming.consume(n, &mut self.unread.pieces);
+            stream.incoming.consume(n, &mut self.unread.assembler);
             stream.told_readable = false;
             stream.incoming.told_end |= n == 0 && stream.incoming.is_at_end();
         }
@@ -388,9 +388,9 @@ impl Streams {
         if stream.outgoing.lacks_credit() {
             stream.outgoing.starved = true;
             self.starved += 1;
-            self.turns.leave(id);
+            self.scheduler.leave(id);
         } else {
-            self.turns.wait(id, stream.outgoing.served, bytes);
+            self.scheduler.wait(id, stream.outgoing.served, bytes);
         }
     }
 
@@ -404,12 +404,12 @@ impl Streams {
     /// Tells the streams whose turn it is that the lane has room for `free` symbols.
     pub(crate) fn wake_writers(&mut self, now: Time, free: usize) {
         let events = &mut self.events;
-        self.turns.wake(now, free, |id| events.push_back(Event::Writable(id)));
+        self.scheduler.wake(now, free, |id| events.push_back(Event::Writable(id)));
     }
 
     /// Whether a stream or a control frame waits for room.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.turns.has_waiting() || !self.control.is_empty()
+        self.scheduler.has_waiting() || !self.control.is_empty()
     }
 
     /// Whether a writer waits for the peer's credit, or the application for permission to open a stream.
@@ -431,7 +431,7 @@ impl Streams {
 
     /// Bytes of memory held in unread pieces.
     pub(crate) fn memory(&self) -> usize {
-        self.unread.pieces.memory()
+        self.unread.assembler.memory()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {

@@ -5,6 +5,7 @@
 //! control. In this release a connection has only path 0, a `Path`. Nothing here depends on connections,
 //! lanes or symbols, so that a second path can be added later.
 
+mod app_limited;
 mod control;
 mod controller;
 mod delivery;
@@ -18,13 +19,12 @@ mod losses;
 mod mtu;
 mod one_way;
 mod pacer;
+mod pto;
 mod received;
 mod rtt;
 mod runs;
-mod silence;
 mod state;
 mod trains;
-mod usage;
 mod validation;
 
 pub use control::{AckSample, Budget, LossSample, RateController, Tested, Totals, TrainPace, TrainSample};
@@ -46,10 +46,10 @@ pub(crate) use loss::{LossDetector, is_persistent};
 pub(crate) use losses::Cause;
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
+pub(crate) use pto::STEADY_PROBES;
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub(crate) use rtt::Rtt;
 pub use runs::LossRuns;
-pub(crate) use silence::STEADY_PROBES;
 pub(crate) use state::Path;
 pub(crate) use validation::{Errand, Move, Validation};
 

@@ -8,14 +8,14 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use super::app_limited::AppLimited;
 use super::control::AckSample;
 use super::controller::Controller;
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::floor::{FloorStats, Sending};
 use super::losses::{Cause, Losses};
-use super::silence::Silence;
+use super::pto::Pto;
 use super::trains::Last;
-use super::usage::Usage;
 use super::{
     DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, MtuProber,
     Pacer, ReceivedPackets, Rtt,
@@ -49,8 +49,8 @@ pub(crate) struct Path<T> {
     pub feedback: FeedbackClock,
     /// Time at which the next packet number is skipped.
     pub skip_at: Time,
-    pub silence: Silence,
-    pub usage: Usage,
+    pub pto: Pto,
+    pub app_limited: AppLimited,
 }
 
 impl<T: Copy> Path<T> {
@@ -76,8 +76,8 @@ impl<T: Copy> Path<T> {
             received: ReceivedPackets::default(),
             feedback,
             skip_at: now + SKIP_START,
-            silence: Silence::new(now),
-            usage: Usage::new(now),
+            pto: Pto::new(now),
+            app_limited: AppLimited::new(now),
         }
     }
 
@@ -96,14 +96,14 @@ impl<T: Copy> Path<T> {
     /// A packet is sent. Its number is the flight's next number.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
         let alone = self.flight.is_empty();
-        let app_limited = !self.usage.is_saturated() || self.rate.seen().is_testing();
+        let app_limited = !self.app_limited.is_saturated() || self.rate.seen().is_testing();
         let mark = self.delivery.on_sent(now, bytes, alone);
         self.delivery.trains.on_sent(self.flight.next_number(), now, mark.sent());
         self.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
         if elicits {
-            self.silence.last_eliciting = now;
+            self.pto.last_eliciting = now;
             if alone {
-                self.silence.waiting_since = now;
+                self.pto.waiting_since = now;
             }
             self.rate.on_sent(now, u64::from(bytes), self.flight.bytes());
         }
@@ -241,7 +241,7 @@ impl<T: Copy> Path<T> {
     /// section 7.6).
     pub(crate) fn was_dead(&self, now: Time) -> bool {
         let span = self.rtt.persistent_span(MAX_FEEDBACK_DELAY);
-        self.silence.probes > 0 && span.is_some_and(|(_, span)| now.since(self.silence.waiting_since) >= span)
+        self.pto.probes > 0 && span.is_some_and(|(_, span)| now.since(self.pto.waiting_since) >= span)
     }
 
     /// Removes packets whose fate is known, or that asked for no acknowledgement, once a late acknowledgement

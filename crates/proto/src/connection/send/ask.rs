@@ -21,7 +21,7 @@ impl Connection {
         lane: u32,
         ask: impl FnOnce(&mut Policies, &CodingContext<'_>) -> R,
     ) -> Option<R> {
-        let saturated = self.path.usage.is_saturated();
+        let saturated = self.path.app_limited.is_saturated();
         let waiting = lane == STREAMS && self.streams.has_waiting();
         let path = &self.path;
         let Lane { sender, policies, .. } = self.lanes.get_mut(lane)?;
@@ -45,7 +45,7 @@ impl Connection {
                 rtt: path.rtt.smoothed(),
                 saturated,
                 room: path.room(),
-                is_silent: path.silence.probes > 0,
+                is_silent: path.pto.probes > 0,
             },
             flow: FlowState {
                 backlog: sender.has_source() || waiting,

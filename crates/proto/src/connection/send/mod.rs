@@ -138,11 +138,11 @@ impl Connection {
         let bytes = (len + IP_UDP_HEADER) as u32;
         if let Carried::Data(Data::Source { lane, .. } | Data::Slice { lane, .. } | Data::Repair { lane, .. }) = carried
         {
-            self.path.usage.on_data(now, self.path.rtt.smoothed());
+            self.path.app_limited.on_data(now, self.path.rtt.smoothed());
             self.lanes.charge(lane, bytes);
         }
         if let Carried::Data(Data::Recoded { .. }) = carried {
-            self.path.usage.on_data(now, self.path.rtt.smoothed());
+            self.path.app_limited.on_data(now, self.path.rtt.smoothed());
         }
         let number = self.path.flight.next_number();
         self.tracer.record(now, || TraceEvent::PacketSent { number, bytes, content: content(carried) });
@@ -171,7 +171,7 @@ impl Connection {
     fn next_train(&self, now: Time) -> Option<u16> {
         let path = &self.path;
         let train = path.rate.train().filter(|_| path.pacer.is_open(now) && path.pacer.is_between_trains(now))?;
-        let may_send = !path.silence.is_broken() && path.has_room(path.mtu.current().into());
+        let may_send = !path.pto.is_broken() && path.has_room(path.mtu.current().into());
         // A train of one symbol shows no rate. An application that sends single symbols sends them without.
         let has_several = self.lanes.iter().any(|(_, Lane { sender, .. })| sender.has_source() && sender.queued() > 1);
         (may_send && has_several && self.is_established()).then_some(train.packets)

@@ -32,13 +32,13 @@ pub(in crate::connection) enum Slot {
 impl Connection {
     /// Decides what the next slot carries.
     pub(super) fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        if self.path.silence.probe_owed {
+        if self.path.pto.probe_owed {
             return self.probe(now, limit);
         }
-        if core::mem::take(&mut self.path.silence.ping_owed) {
+        if core::mem::take(&mut self.path.pto.ping_owed) {
             return Some(Slot::Ping);
         }
-        if self.path.silence.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
+        if self.path.pto.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
             return None;
         }
         if let Some(size) = self.path.mtu.poll(now) {
@@ -57,8 +57,8 @@ impl Connection {
         }
         let is_held = self.is_held(now, STREAMS);
         let has_none = |(id, lane): (u32, &Lane)| lane.sender.queued() == 0 || (id == STREAMS && is_held);
-        if self.path.usage.idle_since.is_none() && self.lanes.iter().all(has_none) {
-            self.path.usage.idle_since = Some(now);
+        if self.path.app_limited.idle_since.is_none() && self.lanes.iter().all(has_none) {
+            self.path.app_limited.idle_since = Some(now);
         }
         None
     }
@@ -71,9 +71,9 @@ impl Connection {
         if limit < usize::from(self.path.mtu.current()) {
             return None;
         }
-        self.path.silence.probe_owed = false;
-        self.path.silence.last_probe = now;
-        if self.path.silence.is_broken() && self.path.mtu.is_raised() && self.path.silence.probes.is_multiple_of(2) {
+        self.path.pto.probe_owed = false;
+        self.path.pto.last_probe = now;
+        if self.path.pto.is_broken() && self.path.mtu.is_raised() && self.path.pto.probes.is_multiple_of(2) {
             return Some(Slot::Ping);
         }
         if let Some((id, Lane { sender, .. })) = self.lanes.longest_lacking(now) {

@@ -171,7 +171,7 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
 fn asked_for(us: &mut Connection, peer: &mut Peer) -> Carried {
     peer.wait(Duration::from_millis(20));
     peer.hear(us);
-    us.path.silence.probe_owed = true;
+    us.path.pto.probe_owed = true;
     let number = peer.hear(us)[0];
     us.path.flight.get(number).expect("just sent").carried
 }

@@ -1,10 +1,10 @@
 //! A connection against a peer that has the right keys and sends whatever a test wants: frames that no honest
 //! peer sends, in orders that no link produces.
 
-mod exchange;
 mod messages;
-mod moving;
+mod migration;
 mod policy;
+mod rekey;
 mod slices;
 mod small;
 mod streams;

@@ -51,7 +51,7 @@ impl Streams {
         self.ensure(id)?;
         // A forgotten stream has received all its bytes.
         let stream = self.open.get_mut(&id).ok_or(CloseCode::Protocol)?;
-        stream.incoming.insert(offset, len, fin, source, &mut self.unread.pieces).map_err(fault)?;
+        stream.incoming.insert(offset, len, fin, source, &mut self.unread.assembler).map_err(fault)?;
         self.came(id);
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Streams {
             SymbolFrame::Reset { stream: id, code, last } => {
                 self.ensure(id)?;
                 let Some(stream) = self.open.get_mut(&id) else { return Ok(()) };
-                stream.incoming.on_reset(code, last, &mut self.unread.pieces).map_err(fault)?;
+                stream.incoming.on_reset(code, last, &mut self.unread.assembler).map_err(fault)?;
                 self.came(id);
             }
             SymbolFrame::Stop { stream: id, code } => {
@@ -110,19 +110,19 @@ impl Consumer for Streams {
 
     /// Copies the unread bytes of symbols below `floor` before the ring reuses their slots.
     fn before_reuse(&mut self, floor: SourceId, store: &Store) -> Result<(), CloseCode> {
-        while let Some(id) = self.unread.pieces.lowest_in_slots(floor) {
+        while let Some(id) = self.unread.assembler.lowest_in_slots(floor) {
             let frames = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()).map(|(_, frames)| frames);
             for frame in frames.into_iter().flatten().flatten() {
                 if let SymbolFrame::Stream { stream, offset, data, .. } = frame
                     && let Some(stream) = self.open.get(&stream)
                 {
                     let len = data.len();
-                    stream.incoming.copy_out(offset, len, id, &mut self.unread.pieces, store).map_err(fault)?;
+                    stream.incoming.copy_out(offset, len, id, &mut self.unread.assembler, store).map_err(fault)?;
                 }
             }
-            self.unread.pieces.forget_slots_before(id.next());
+            self.unread.assembler.forget_slots_before(id.next());
         }
-        self.unread.pieces.forget_slots_before(floor);
+        self.unread.assembler.forget_slots_before(floor);
         Ok(())
     }
 }

@@ -12,9 +12,9 @@ use crate::Time;
 /// application at 85 % of the rate leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
 
-/// Usage of one path, described in the module documentation.
+/// How far the application limits one path, described in the module documentation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage {
+pub(crate) struct AppLimited {
     /// Time since which the path could send and there was nothing to send.
     pub idle_since: Option<Time>,
     /// Fraction of time with nothing to send, over about one round trip.
@@ -23,7 +23,7 @@ pub(crate) struct Usage {
     pub last_data: Time,
 }
 
-impl Usage {
+impl AppLimited {
     /// The state before anything is sent.
     pub(crate) fn new(now: Time) -> Self {
         Self { idle_since: Some(now), idle_share: 1.0, last_data: now }

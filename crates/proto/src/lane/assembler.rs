@@ -19,9 +19,9 @@ use crate::lane::store::Store;
 /// Maximum number of pieces in a block. Chosen: moving half a block takes about as long as the searches.
 const BLOCK: usize = 64;
 
-/// Pieces that were copied out of the ring are joined up to this many bytes, so that many small unread writes
-/// do not cost a piece each. The limit exists because the memory of a piece is freed only when all of it was
-/// read.
+/// Pieces that were copied out of the ring are joined up to this many bytes, so that many small unread
+/// writes do not cost a piece each. The limit exists because the memory of a piece is freed only when all of
+/// it was read.
 const JOINED: usize = 16 << 10;
 
 /// Where the bytes of a piece are.
@@ -83,7 +83,7 @@ pub(crate) struct Overlap;
 
 /// The unread pieces; see the module. No block is empty.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct Assembler {
     blocks: VecDeque<VecDeque<Piece>>,
     spare: Vec<VecDeque<Piece>>,
     in_slots: InSlots,
@@ -136,7 +136,7 @@ struct At {
     index: usize,
 }
 
-impl Pieces {
+impl Assembler {
     /// Adds bytes that are in symbol `id` from position `at` on.
     pub(crate) fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
         let place = self.place_for(extent)?;
@@ -416,11 +416,11 @@ mod tests {
 
     /// Checks the invariants that bound the work of a call: no block is longer than `BLOCK`, and two
     /// neighbouring blocks together hold more than a quarter of `BLOCK`.
-    fn check(pieces: &Pieces) {
-        let lens: Vec<usize> = pieces.blocks.iter().map(VecDeque::len).collect();
+    fn check(assembler: &Assembler) {
+        let lens: Vec<usize> = assembler.blocks.iter().map(VecDeque::len).collect();
         assert!(lens.iter().all(|len| (1..=BLOCK).contains(len)), "{lens:?}");
         assert!(lens.windows(2).all(|two| two[0] + two[1] > BLOCK / 4), "{lens:?}");
-        let keys: Vec<_> = pieces.blocks.iter().flatten().map(Piece::key).collect();
+        let keys: Vec<_> = assembler.blocks.iter().flatten().map(Piece::key).collect();
         assert!(keys.is_sorted_by(|one, next| one < next));
     }
 
@@ -432,7 +432,7 @@ mod tests {
         for id in 0..64 {
             decoder.receive_source(SourceId(id), &[id as u8; 64]).expect("accepted");
         }
-        let (mut pieces, mut model) = (Pieces::default(), BTreeMap::new());
+        let (mut assembler, mut model) = (Assembler::default(), BTreeMap::new());
         let mut read = [0_u64; 3];
         let state = &mut 7;
         for step in 0..60_000_u64 {
@@ -444,9 +444,9 @@ mod tests {
                     let end = offset + len as u64;
                     let taken = (offset..end).any(|at| model.contains_key(&(stream, at)));
                     let inserted = if step % 5 == 0 {
-                        pieces.insert_copy(stream, offset, &[id as u8; 64][..len])
+                        assembler.insert_copy(stream, offset, &[id as u8; 64][..len])
                     } else {
-                        pieces.insert(extent(stream, offset, len), SourceId(id), 3)
+                        assembler.insert(extent(stream, offset, len), SourceId(id), 3)
                     };
                     assert_eq!(inserted.is_err(), taken, "{stream} {offset} {len}");
                     if !taken {
@@ -456,44 +456,44 @@ mod tests {
                 24..38 => {
                     let from = read[stream as usize];
                     let whole = (from..).find(|&at| !model.contains_key(&(stream, at)));
-                    assert_eq!(Some(pieces.whole_until(stream, from)), whole);
+                    assert_eq!(Some(assembler.whole_until(stream, from)), whole);
                     if whole == Some(from) {
                         read[stream as usize] += 1;
                         // This byte counts as received and read at once, so it is skipped.
                         continue;
                     }
-                    let chunk = pieces.chunk(stream, from, &decoder).expect("bytes are there").to_vec();
+                    let chunk = assembler.chunk(stream, from, &decoder).expect("bytes are there").to_vec();
                     assert!(chunk.iter().zip(from..).all(|(byte, at)| model.get(&(stream, at)) == Some(byte)));
-                    let n = pieces.consume(stream, from, 1 + random(state, 8) as usize);
+                    let n = assembler.consume(stream, from, 1 + random(state, 8) as usize);
                     (from..from + n as u64).for_each(|at| assert!(model.remove(&(stream, at)).is_some()));
                     read[stream as usize] += n as u64;
                 }
                 38 => {
-                    let found = pieces.blocks.iter().flatten().find_map(|piece| match piece.place {
+                    let found = assembler.blocks.iter().flatten().find_map(|piece| match piece.place {
                         Place::Slot { id, .. } => Some((extent(piece.stream, piece.offset, piece.len as usize), id)),
                         Place::Own { .. } => None,
                     });
-                    found.into_iter().for_each(|(extent, id)| pieces.copy_out(extent, id, &decoder));
+                    found.into_iter().for_each(|(extent, id)| assembler.copy_out(extent, id, &decoder));
                 }
                 _ if step % 50 == 0 => {
                     let before = model.len();
                     model.retain(|&(of, _), _| of != stream);
-                    assert_eq!(pieces.discard(stream), (before - model.len()) as u64);
+                    assert_eq!(assembler.discard(stream), (before - model.len()) as u64);
                 }
                 _ => {}
             }
             let slots =
-                pieces.blocks.iter().flatten().filter(|piece| matches!(piece.place, Place::Slot { .. })).count();
-            assert_eq!(pieces.in_slots.counts.iter().map(|&count| usize::from(count)).sum::<usize>(), slots);
+                assembler.blocks.iter().flatten().filter(|piece| matches!(piece.place, Place::Slot { .. })).count();
+            assert_eq!(assembler.in_slots.counts.iter().map(|&count| usize::from(count)).sum::<usize>(), slots);
             if step % 64 == 0 {
-                check(&pieces);
+                check(&assembler);
             }
         }
-        let own = pieces.blocks.iter().flatten().map(|piece| match &piece.place {
+        let own = assembler.blocks.iter().flatten().map(|piece| match &piece.place {
             Place::Own { bytes, .. } => bytes.len(),
             Place::Slot { .. } => 0,
         });
-        assert_eq!(pieces.own_bytes, own.sum::<usize>());
+        assert_eq!(assembler.own_bytes, own.sum::<usize>());
     }
 
     /// Inserts a hundred thousand single bytes, each in the middle of those before. Each insertion moves one
@@ -501,16 +501,16 @@ mod tests {
     /// all pieces for each insertion.
     #[test]
     fn issue_13_a_piece_in_the_middle_moves_one_block() {
-        let mut pieces = Pieces::default();
+        let mut assembler = Assembler::default();
         let count = 100_000_u64;
         for n in 0..count {
             // From both ends towards the middle.
             let offset = 2 * if n % 2 == 0 { n / 2 } else { count - 1 - n / 2 };
-            assert_eq!(pieces.insert(extent(0, offset, 1), SourceId(n), 0), Ok(()));
+            assert_eq!(assembler.insert(extent(0, offset, 1), SourceId(n), 0), Ok(()));
         }
-        check(&pieces);
-        assert!(pieces.blocks.len() <= count as usize / (BLOCK / 4) + 1, "{} blocks", pieces.blocks.len());
-        assert_eq!(pieces.discard(0), count);
-        assert!(pieces.blocks.is_empty());
+        check(&assembler);
+        assert!(assembler.blocks.len() <= count as usize / (BLOCK / 4) + 1, "{} blocks", assembler.blocks.len());
+        assert_eq!(assembler.discard(0), count);
+        assert!(assembler.blocks.is_empty());
     }
 }

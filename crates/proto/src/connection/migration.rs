@@ -106,8 +106,8 @@ impl Connection {
         }
         let path = &mut self.path;
         path.remote = address;
-        (path.silence.probes, path.silence.probe_owed) = (0, true);
-        (path.silence.waiting_since, path.silence.last_eliciting) = (now, now);
+        (path.pto.probes, path.pto.probe_owed) = (0, true);
+        (path.pto.waiting_since, path.pto.last_eliciting) = (now, now);
     }
 
     /// Declares everything in flight lost, so that it is sent again: it went to the peer's old address.
@@ -135,7 +135,7 @@ impl Connection {
         self.addresses.path_response.is_some()
             || self.addresses.validation.owes_home()
             || (self.is_established()
-                && (self.agreed.asking.owes() || self.addresses.ids.owes() || self.security.exchange.owes()))
+                && (self.agreed.asking.owes() || self.addresses.ids.owes() || self.security.rekey.owes()))
     }
 
     /// Writes the waiting control frames into packet `number`, as far as there is room. Returns whether it
@@ -154,7 +154,7 @@ impl Connection {
         if self.is_established() {
             any |= self.agreed.asking.write(number, w)
                 | self.addresses.ids.write(number, w)
-                | self.security.exchange.write(number, w);
+                | self.security.rekey.write(number, w);
         }
         any
     }

@@ -1,8 +1,8 @@
 //! Fresh keys once an hour, by a Noise handshake inside the session (docs/wire.md section 3.1).
 //!
 //! `renew_key` begins an exchange, `receive` passes in REKEY frames and the key phases of packets, and
-//! `moving` writes the waiting message. Invariant: while an exchange is open, the end that began or answered
-//! it renews no key in any other way. So both ends know into which phase the fresh keys are mixed.
+//! `migration` writes the waiting message. Invariant: while an exchange is open, the end that began or
+//! answered it renews no key in any other way. So both ends know into which phase the fresh keys are mixed.
 
 use core::time::Duration;
 
@@ -37,7 +37,7 @@ enum Step {
 }
 
 /// The exchange of fresh keys; see the module.
-pub(super) struct Exchange {
+pub(super) struct Rekey {
     renewal: Option<Box<Renewal>>,
     step: Step,
     /// Number of the last exchange that was begun or answered.
@@ -47,7 +47,7 @@ pub(super) struct Exchange {
     since: Time,
 }
 
-impl Exchange {
+impl Rekey {
     pub(super) fn new(now: Time) -> Self {
         Self { renewal: None, step: Step::Idle, number: 0, message: None, since: now }
     }
@@ -100,35 +100,35 @@ impl Exchange {
 impl Connection {
     /// Gives the connection the secrets that its exchanges need.
     pub(crate) fn allow_exchanges(&mut self, renewal: Renewal) {
-        self.security.exchange.renewal = Some(Box::new(renewal));
+        self.security.rekey.renewal = Some(Box::new(renewal));
     }
 
     /// Handles the peer's REKEY.
     pub(super) fn on_rekey(&mut self, now: Time, number: u64, message: &[u8]) -> Result<(), CloseCode> {
-        let (exchange, Some(keys)) = (&mut self.security.exchange, &mut self.security.keys) else { return Ok(()) };
-        match (self.side, &mut exchange.step) {
-            (Side::Initiator, Step::Asked(state)) if number == exchange.number => {
+        let (rekey, Some(keys)) = (&mut self.security.rekey, &mut self.security.keys) else { return Ok(()) };
+        match (self.side, &mut rekey.step) {
+            (Side::Initiator, Step::Asked(state)) if number == rekey.number => {
                 let Fresh { ours, theirs } = finish_renewal(state, message).ok_or(CloseCode::Protocol)?;
                 keys.opening.refresh(&theirs);
                 keys.sealing.refresh(&ours);
                 keys.on_renewed(now);
-                (exchange.step, exchange.message, exchange.since) = (Step::Idle, None, now);
+                (rekey.step, rekey.message, rekey.since) = (Step::Idle, None, now);
                 self.stats.fresh_keys += 1;
                 self.tracer.record(now, || TraceEvent::FreshKeys);
             }
             // A copy of a message that was handled already.
-            _ if number > 0 && number <= exchange.number => {}
+            _ if number > 0 && number <= rekey.number => {}
             (Side::Responder, Step::Idle)
-                if number == exchange.number + 1 && now >= exchange.since + LEAST_FRESH_KEYS_AFTER =>
+                if number == rekey.number + 1 && now >= rekey.since + LEAST_FRESH_KEYS_AFTER =>
             {
-                let renewal = exchange.renewal.as_mut().ok_or(CloseCode::Protocol)?;
+                let renewal = rekey.renewal.as_mut().ok_or(CloseCode::Protocol)?;
                 let answer = renewal.answer(keys.aead, number, self.security.peer_key.as_ref(), message);
                 let (Fresh { ours, theirs }, bytes) = answer.ok_or(CloseCode::Protocol)?;
                 keys.opening.refresh(&theirs);
                 let phase = keys.opening.phase() + 1;
-                exchange.step = Step::Answered { phase, ours };
-                exchange.message = Some(Message { bytes, said_in: None });
-                (exchange.number, exchange.since) = (number, now);
+                rekey.step = Step::Answered { phase, ours };
+                rekey.message = Some(Message { bytes, said_in: None });
+                (rekey.number, rekey.since) = (number, now);
             }
             _ => return Err(CloseCode::Protocol),
         }
@@ -137,8 +137,8 @@ impl Connection {
 
     /// Called for an authentic packet of the peer in key phase `phase`.
     pub(super) fn on_phase(&mut self, now: Time, phase: u64) {
-        let exchange = &mut self.security.exchange;
-        let (Step::Answered { phase: expected, ours }, Some(keys)) = (&exchange.step, &mut self.security.keys) else {
+        let rekey = &mut self.security.rekey;
+        let (Step::Answered { phase: expected, ours }, Some(keys)) = (&rekey.step, &mut self.security.keys) else {
             return;
         };
         if phase < *expected {
@@ -146,14 +146,14 @@ impl Connection {
         }
         keys.sealing.refresh(ours);
         keys.on_renewed(now);
-        (exchange.step, exchange.message) = (Step::Idle, None);
+        (rekey.step, rekey.message) = (Step::Idle, None);
         self.stats.fresh_keys += 1;
         self.tracer.record(now, || TraceEvent::FreshKeys);
     }
 }
 
-impl core::fmt::Debug for Exchange {
+impl core::fmt::Debug for Rekey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Exchange").field("number", &self.number).field("open", &self.is_open()).finish_non_exhaustive()
+        f.debug_struct("Rekey").field("number", &self.number).field("open", &self.is_open()).finish_non_exhaustive()
     }
 }

@@ -28,13 +28,13 @@ struct Turn {
 
 /// The waiting streams of a lane; see the module.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct Scheduler {
     /// Sorted by `(end, stream)`, ascending.
     waiting: VecDeque<Turn>,
     clock: u64,
 }
 
-impl Turns {
+impl Scheduler {
     /// The number of symbols that `stream` may fill, when it wants `bytes` (at most a symbol) and `free`
     /// symbols are free. `served` is the end of its previous request. Returns 0 if other streams come first
     /// for all of them.
@@ -106,28 +106,28 @@ mod tests {
     /// Streams that want to write `wants` bytes each turn share a lane with two free symbols. Returns the
     /// bytes that each stream wrote.
     fn serve(wants: &[usize], rounds: usize) -> Vec<usize> {
-        let mut turns = Turns::default();
+        let mut scheduler = Scheduler::default();
         let mut served = vec![0; wants.len()];
         let mut wrote = vec![0; wants.len()];
         for id in 0..wants.len() as u64 {
-            turns.wait(StreamId(id), 0, wants[id as usize].min(SYMBOL));
+            scheduler.wait(StreamId(id), 0, wants[id as usize].min(SYMBOL));
         }
         for round in 0..rounds {
             let mut free = 2;
             let mut awake = Vec::new();
-            turns.wake(Time::from_millis(10 * round as u64), free, |stream| awake.push(stream));
+            scheduler.wake(Time::from_millis(10 * round as u64), free, |stream| awake.push(stream));
             // The greedy streams ask first, and repeatedly.
             awake.sort();
             for stream in awake.repeat(2) {
                 let id = stream.0 as usize;
-                let share = turns.share(stream, served[id], wants[id].min(SYMBOL), free);
+                let share = scheduler.share(stream, served[id], wants[id].min(SYMBOL), free);
                 let bytes = wants[id].min(share * SYMBOL);
                 if share > 0 {
-                    served[id] = turns.take(stream, served[id], bytes);
+                    served[id] = scheduler.take(stream, served[id], bytes);
                     wrote[id] += bytes;
                     free -= bytes.div_ceil(SYMBOL);
                 }
-                turns.wait(stream, served[id], wants[id].min(SYMBOL));
+                scheduler.wait(stream, served[id], wants[id].min(SYMBOL));
             }
         }
         wrote
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn one_alone_may_fill_all_and_one_that_sleeps_blocks_nobody_for_long() {
-        let (mut turns, bulk, asleep) = (Turns::default(), StreamId(0), StreamId(2));
-        assert_eq!(turns.share(bulk, 0, SYMBOL, 7), 7);
-        let served = turns.take(bulk, 0, 5_000);
-        turns.wait(asleep, 0, 10);
+        let (mut scheduler, bulk, asleep) = (Scheduler::default(), StreamId(0), StreamId(2));
+        assert_eq!(scheduler.share(bulk, 0, SYMBOL, 7), 7);
+        let served = scheduler.take(bulk, 0, 5_000);
+        scheduler.wait(asleep, 0, 10);
         let mut told: BTreeMap<StreamId, u32> = BTreeMap::new();
         for ms in 0..4 {
-            turns.wake(Time::from_millis(ms), 1, |stream| *told.entry(stream).or_default() += 1);
-            assert_eq!(turns.share(bulk, served, SYMBOL, 1), usize::from(ms >= 2), "after {ms} ms");
+            scheduler.wake(Time::from_millis(ms), 1, |stream| *told.entry(stream).or_default() += 1);
+            assert_eq!(scheduler.share(bulk, served, SYMBOL, 1), usize::from(ms >= 2), "after {ms} ms");
         }
         assert_eq!(told.get(&asleep), Some(&1));
     }

@@ -11,9 +11,9 @@ use crate::Time;
 /// Nothing else is sent then: a circuit breaker (RFC 8084).
 pub(crate) const STEADY_PROBES: Duration = Duration::from_secs(1);
 
-/// Silence of one path, described in the module documentation.
+/// Probe timeout (RFC 9002 section 6.2) of one path, described in the module documentation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence {
+pub(crate) struct Pto {
     /// Time at which a packet that elicits an acknowledgement was last sent.
     pub last_eliciting: Time,
     /// Time since which the path waits for an acknowledgement: that of the last one, or of the first packet
@@ -29,7 +29,7 @@ pub(crate) struct Silence {
     pub ping_owed: bool,
 }
 
-impl Silence {
+impl Pto {
     /// The state before anything is sent.
     pub(crate) fn new(now: Time) -> Self {
         Self {
