@@ -76,7 +76,7 @@ const CARGO_DENY: tools::Subcommand = tools::Subcommand {
 /// Foreign crates of each crate that others depend on, and of the command: measured (docs/dependencies.md),
 /// with room for an update that splits a crate. The command is nobody's dependency and has no limit.
 const LIMITS: [(&str, Option<usize>); 4] =
-    [("tidewire-codec", Some(0)), ("tidewire-proto", Some(58)), ("tidewire", Some(71)), ("tidewire-cli", None)];
+    [("tidewire-codec", Some(0)), ("tidewire-proto", Some(61)), ("tidewire", Some(74)), ("tidewire-cli", None)];
 
 #[cfg(test)]
 mod tests {

@@ -335,8 +335,8 @@ impl Hashes {
 
 /// What the next source id adds to the counter that is hashed.
 pub(crate) const ID_STEP: u64 = SplitMix64::STEP;
-/// What the next key adds: the fractional bits of the square root of 2, made odd. Any odd constant unrelated to
-/// `ID_STEP` would do.
+/// What the next key adds: the fractional bits of the square root of 2, made odd. Any odd constant unrelated
+/// to `ID_STEP` would do.
 const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
 
 /// The counter that is hashed. Source id and key step it by different odd constants.

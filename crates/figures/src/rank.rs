@@ -1,7 +1,7 @@
 //! Medians and quantiles of values: what p50 and p99 mean in every table, test and picture.
 //!
-//! The laboratory, the simulator and everything that measures use it. Invariant: a quantile is a value that was
-//! measured, never one between two values; only [`median`] halves the two middle ones.
+//! The laboratory, the simulator and everything that measures use it. Invariant: a quantile is a value that
+//! was measured, never one between two values; only [`median`] takes the mean of the two middle ones.
 
 /// The place, from 0 on, of the quantile `q` among `count` ascending values: the nearest rank, so the least
 /// value that a fraction of at least `q` does not exceed.

@@ -51,8 +51,8 @@ pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     out
 }
 
-/// Begins a picture of a width and a height: its title for readers that cannot see it, and a white ground. The
-/// caller draws, and ends it with `</svg>`.
+/// Begins a picture of a width and a height: its title for readers that cannot see it, and a white ground.
+/// The caller draws, and ends it with `</svg>`.
 pub fn begin((width, height): (f64, f64), title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \

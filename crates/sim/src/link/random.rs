@@ -2,7 +2,7 @@
 //!
 //! Each impairment of a link has its own stream and draws by the serial number of the datagram. So switching
 //! off loss does not change the jitter, and the fate of datagram 1,000 does not depend on the other
-//! impairments. The generator is [`SplitMix64`], whose n-th output is a hash of the n-th multiple of its step.
+//! impairments. The generator is [`SplitMix64`], whose n-th output is a hash of n times its step.
 
 use core::time::Duration;
 
