@@ -70,22 +70,28 @@ pub fn read(path: &Path, console: &Console) -> anyhow::Result<KeyFile> {
     } else {
         line.parse().map(KeyFile::Secret)
     };
-    if let (Ok(_), Some(mode)) = (&file, open_to_others(path)) {
-        let path = path.display();
-        console.warn(&format!("`{path}` holds a key and is open to others (mode {mode:04o}): chmod 600 '{path}'"));
+    if let (Ok(_), Some(danger)) = (&file, danger(path)) {
+        console.warn(&format!("`{}` holds a key and {danger}", path.display()));
     }
     file.with_context(|| format!("`{}` is not a key file; make one with `tidewire keygen`", path.display()))
 }
 
-/// Returns the mode of a file that its group or others may read or write.
+/// Who else may read or replace a file, and what to do about it.
 #[cfg(unix)]
-fn open_to_others(path: &Path) -> Option<u32> {
-    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o777;
-    (mode & 0o066 != 0).then_some(mode)
+fn danger(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    let (mode, owner, path) = (metadata.mode() & 0o777, metadata.uid(), path.display());
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Some(format!(
+            "belongs to another user (uid {owner}): chown it, or make a new one with `tidewire keygen`"
+        ));
+    }
+    (mode & 0o066 != 0).then(|| format!("is open to others (mode {mode:04o}): chmod 600 '{path}'"))
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_: &Path) -> Option<u32> {
+fn danger(_: &Path) -> Option<String> {
     None
 }
 
@@ -131,6 +137,19 @@ pub fn write_private(path: &Path, line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    #[ignore = "needs root: gives a file to another user"]
+    fn a_key_file_of_another_user_is_named() {
+        tidewire_testing::needs("root", rustix::process::geteuid().is_root());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        write_private(&path, "key").unwrap();
+        assert_eq!(danger(&path), None);
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        assert!(danger(&path).is_some_and(|text| text.starts_with("belongs to another user (uid 65534)")));
+    }
 
     #[test]
     fn authorized_keys_have_comments_and_faults_a_place() {

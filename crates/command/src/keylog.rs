@@ -64,7 +64,8 @@ impl KeyLogFile {
     /// Opens a file, or makes it with mode 0600.
     ///
     /// # Errors
-    /// The file cannot be opened, is not a regular file, or its group or others can read it.
+    /// The file cannot be opened, is not a regular file, belongs to another user, or its group or others can
+    /// read it.
     pub fn open(path: &Path, console: &Console) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
@@ -82,9 +83,13 @@ impl KeyLogFile {
         }
         #[cfg(unix)]
         {
-            let mode = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777;
+            use std::os::unix::fs::MetadataExt;
+            let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+            let path = path.display();
+            if owner != rustix::process::geteuid().as_raw() {
+                bail!("the key log `{path}` belongs to another user (uid {owner}): name a file of your own");
+            }
             if mode & 0o077 != 0 {
-                let path = path.display();
                 bail!("the key log `{path}` is open to others (mode {mode:04o}): chmod 600 '{path}'");
             }
         }
@@ -148,5 +153,16 @@ mod tests {
         symlink(&path, &link).unwrap();
         assert!(refused(&link).starts_with("cannot write the key log"));
         assert!(refused(Path::new("/dev/null")).contains("is not a regular file"));
+    }
+
+    #[test]
+    #[ignore = "needs root: gives a file to another user"]
+    fn a_file_of_another_user_becomes_no_key_log() {
+        tidewire_testing::needs("root", rustix::process::geteuid().is_root());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        KeyLogFile::open(&path, &Console::new(false, true)).unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        assert!(refused(&path).contains("belongs to another user (uid 65534)"), "{}", refused(&path));
     }
 }

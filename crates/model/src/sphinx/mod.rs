@@ -21,7 +21,7 @@ mod tests;
 use core::fmt;
 
 use super::streaming::binomial::binomial;
-use coverage::Uncovered;
+use coverage::{Uncovered, draws_until};
 
 /// A block and the measured loss rate. The constructor checks the numbers, so later calls cannot fail because
 /// of them.
@@ -152,14 +152,14 @@ impl Block {
         Uncovered::new(self.symbols, self.lost()).after(samples)
     }
 
-    /// The least number of draws with `P(k) > threshold` in (4). Cost as [`coverage`](Self::coverage).
+    /// The least number of draws with `P(k) > threshold` in (4).
     ///
     /// # Errors
-    /// [`OutOfRange::Threshold`] if `threshold` is not in 1e-6 to 1 - 1e-9. The paper calls it `T` and gives
+    /// [`OutOfRange::Threshold`] if `threshold` is not in 1e-3 to 1 - 1e-9. The paper calls it `T` and gives
     /// no value.
     pub fn samples(&self, threshold: f64) -> Result<u32, OutOfRange> {
         check_threshold(threshold)?;
-        Ok(Uncovered::new(self.symbols, self.lost()).until(threshold))
+        Ok(draws_until(self.symbols, self.lost(), threshold))
     }
 
     /// The repairs that go with `missing` retransmitted source symbols: (4) and (5) for the losses among
@@ -191,7 +191,7 @@ impl Block {
 
     fn plan_covering(&self, lost: u16, threshold: f64, form: Form, rounding: Rounding) -> Result<Plan, OutOfRange> {
         check_threshold(threshold)?;
-        let (degree, samples) = (self.degree(form, rounding)?, Uncovered::new(self.symbols, lost).until(threshold));
+        let (degree, samples) = (self.degree(form, rounding)?, draws_until(self.symbols, lost, threshold));
         let repairs = snapped(f64::from(samples) / (f64::from(degree) * (1.0 - self.loss))).ceil();
         Ok(Plan { degree, lost, samples, repairs: repairs as u32 })
     }
@@ -228,7 +228,7 @@ pub enum OutOfRange {
         /// The mean loss rate.
         loss: f64,
     },
-    /// The probability of coverage is not in 1e-6 to 1 - 1e-9.
+    /// The probability of coverage is not in 1e-3 to 1 - 1e-9.
     Threshold(f64),
     /// Mean and deviation of the loss rate are 0, and the printed degree is their reciprocal.
     Lossless,
@@ -258,12 +258,12 @@ impl fmt::Display for OutOfRange {
 
 impl core::error::Error for OutOfRange {}
 
-/// Most source symbols in a block. Chosen: four times the longest span of a lane, at 20 ms of work.
+/// Most source symbols in a block. Chosen: four times the longest span of a lane.
 pub const MAX_SYMBOLS: u16 = 4_096;
 /// Largest mean loss rate. Chosen: (5) divides by the rate of arrivals.
 pub const MAX_LOSS: f64 = 0.99;
-/// Least probability of coverage. Chosen: far above the masses that `coverage.rs` drops.
-pub const MIN_THRESHOLD: f64 = 1e-6;
+/// Least probability of coverage. Chosen: below it the terms of the search in `coverage.rs` cancel more.
+pub const MIN_THRESHOLD: f64 = 1e-3;
 /// Largest probability of coverage. Chosen: `1 - threshold` still has seven digits.
 pub const MAX_THRESHOLD: f64 = 1.0 - 1e-9;
 /// Relative difference from a whole number that counts as a rounding error. A few operations make less than

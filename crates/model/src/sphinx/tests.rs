@@ -348,7 +348,7 @@ fn numbers_out_of_range_are_named_with_their_limit() {
         (OutOfRange::Symbols(4_097), "at most 4096"),
         (OutOfRange::Loss(1.0), "at most 0.99"),
         (OutOfRange::Deviation { deviation: 0.8, loss: 0.5 }, "at most 0.5"),
-        (OutOfRange::Threshold(0.0), "at least 0.000001"),
+        (OutOfRange::Threshold(0.0), "at least 0.001"),
     ] {
         assert!(error.to_string().contains(limit), "{error}");
     }

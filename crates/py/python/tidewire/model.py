@@ -243,7 +243,7 @@ class SphinxBlock:
         return self._of("coverage", samples)
 
     def samples(self, threshold: npt.ArrayLike) -> Any:
-        """The least number of draws whose coverage exceeds the threshold, 1e-6 to 1 - 1e-9."""
+        """The least number of draws whose coverage exceeds the threshold, 1e-3 to 1 - 1e-9."""
         return self._of("samples", threshold)
 
     def repairs(self, threshold: npt.ArrayLike) -> Any:
