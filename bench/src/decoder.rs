@@ -8,7 +8,7 @@
 use std::hint::black_box;
 
 use tidewire_codec::kernel::{Kernel, Term};
-use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId, SplitMix64};
 
 use crate::goals;
 use crate::report::{Cell, Report, Table, Verdict};
@@ -108,11 +108,8 @@ impl Scripts {
 
 /// Pseudo-random `percent` of the ids.
 fn is_unlucky(id: u64, percent: u64) -> bool {
-    // The output function of SplitMix64: its results for neighbouring ids are unrelated.
-    let mut z = (id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (z ^ (z >> 31)) % 100 < percent
+    // The results for neighbouring ids are unrelated.
+    SplitMix64::mix((id + 1).wrapping_mul(SplitMix64::STEP)) % 100 < percent
 }
 
 /// One symbol that arrives.

@@ -2,7 +2,7 @@
 //! of the same run.
 //!
 //! Two panels, encoding and decoding, both axes logarithmic. Each row of the tables has one line, except rows
-//! that only explain another (kernel alone, plan or inverse known). It needs no dependency: an SVG is text.
+//! that only explain another (kernel alone, plan or inverse known).
 
 use crate::report::{Cell, Report, Table};
 
@@ -11,10 +11,7 @@ pub fn blocks(report: &Report) -> Option<String> {
     let find = |id: &str| report.tables.iter().find(|table| table.id == id);
     let panels = [find("blocks/encode")?, find("blocks/decode")?];
     let names: Vec<&String> = lines(panels[0]).map(|(name, _)| name).collect();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut svg = tidewire_figures::chart::svg::begin((WIDTH, HEIGHT), "Block codes");
     for (at, table) in panels.into_iter().enumerate() {
         svg += &panel(table, LEFT + at as f64 * (PANEL + LEFT));
     }

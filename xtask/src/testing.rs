@@ -61,8 +61,8 @@ fn run_all(context: &Context, seeds: &str, chosen: fn(&Binary) -> &'static str) 
     let mut results = Results::default();
     let mut failed = Vec::new();
     for built in [
-        // The features of foreign crates are those of the default set, so that nothing is compiled again. `xtask`
-        // and the header generator of the C API ask for others.
+        // The features of foreign crates are those of the default set, so that nothing is compiled again.
+        // `xtask` and the header generator of the C API ask for others.
         "cargo test --workspace --exclude xtask --exclude tidewire-capi",
         // Only with this name does cargo turn the feature of this test on.
         "cargo test --workspace --exclude xtask --exclude tidewire-capi --test xdp",

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Received, StreamId};
@@ -98,7 +99,7 @@ pub(super) struct Loss {
     /// Probability of a loss after an arrival, and after a loss.
     after: [f64; 2],
     lost: bool,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl Loss {
@@ -106,12 +107,11 @@ impl Loss {
     pub(super) fn new(rate: f64, burst: f64) -> Self {
         let independent = 1.0 / (1.0 - rate);
         let burst = burst.max(independent);
-        Self { after: [rate * independent / burst, 1.0 - 1.0 / burst], lost: false, state: 1 }
+        Self { after: [rate * independent / burst, 1.0 - 1.0 / burst], lost: false, random: SplitMix64::new(1) }
     }
 
     fn drops(&mut self) -> bool {
-        self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        self.lost = ((self.state >> 33) as f64) < self.after[usize::from(self.lost)] * (1_u64 << 31) as f64;
+        self.lost = self.random.unit() < self.after[usize::from(self.lost)];
         self.lost
     }
 }

@@ -48,10 +48,7 @@ fn compare(megabytes: usize, rounds: usize) -> Outcome<()> {
         }
         println!("round {round}: C {:.0} Mbit/s, Rust {:.0} Mbit/s", rates[0][round - 1], rates[1][round - 1]);
     }
-    let [c, rust] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    });
+    let [c, rust] = rates.map(tidewire_figures::median);
     println!("median: C {c:.0} Mbit/s, Rust {rust:.0} Mbit/s, ratio {:.3}", c / rust);
     Ok(())
 }

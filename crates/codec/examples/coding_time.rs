@@ -22,7 +22,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tidewire_codec::kernel::Kernel;
-use tidewire_codec::{Code, DecodePlan, Elimination, Generation, PeelingDecoder, SourceId};
+use tidewire_codec::{Code, DecodePlan, Elimination, Generation, PeelingDecoder, SourceId, SplitMix64};
+use tidewire_figures::median;
 
 const COUNT: u16 = 100;
 const LOST: usize = 14;
@@ -45,28 +46,23 @@ const CODES: [(&str, Code); 7] = [
 /// clock.
 const COPIES: u32 = 16;
 
-/// SplitMix64: the bytes of symbols and the choice of losses.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+/// Different indices of a block, in order.
+fn losses(random: &mut SplitMix64) -> Vec<u16> {
+    let mut all: Vec<u16> = (0..COUNT).collect();
+    for at in 0..LOST {
+        let other = at + random.below((all.len() - at) as u64) as usize;
+        all.swap(at, other);
     }
+    all.truncate(LOST);
+    all.sort_unstable();
+    all
+}
 
-    /// Different indices of a block, in order.
-    fn losses(&mut self) -> Vec<u16> {
-        let mut all: Vec<u16> = (0..COUNT).collect();
-        for at in 0..LOST {
-            let other = at + (self.next() % (all.len() - at) as u64) as usize;
-            all.swap(at, other);
-        }
-        all.truncate(LOST);
-        all.sort_unstable();
-        all
-    }
+/// A symbol.
+fn filled(random: &mut SplitMix64, len: usize) -> Vec<u8> {
+    let mut symbol = vec![0; len];
+    random.fill(&mut symbol);
+    symbol
 }
 
 /// Microseconds that a call takes.
@@ -75,11 +71,6 @@ fn timed<T>(call: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = black_box(call());
     (start.elapsed().as_secs_f64() * 1e6, result)
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// Number of repair symbols that a sender of this code makes for one block.
@@ -161,7 +152,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("| code | length | encode, us | decode, us | encode / copy | decode / copy |");
         println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     }
-    let mut random = Random(1);
+    let mut random = SplitMix64::new(1);
     for len in LENGTHS {
         let mut copying = Vec::new();
         let mut times = vec![(Vec::new(), Vec::new()); CODES.len()];
@@ -170,8 +161,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|&(_, code)| Ok(DecodePlan::nothing_lost(Generation::new(code, COUNT)?)))
             .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
         for number in 0..runs {
-            let sources: Vec<Vec<u8>> = (0..COUNT).map(|_| (0..len).map(|_| random.next() as u8).collect()).collect();
-            let lost = random.losses();
+            let sources: Vec<Vec<u8>> = (0..COUNT).map(|_| filled(&mut random, len)).collect();
+            let lost = losses(&mut random);
             let mut copies = sources.clone();
             let (time, ()) = timed(|| {
                 for _ in 0..COPIES {
@@ -187,8 +178,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 times[place].1.push(decoding);
             }
         }
-        let copy = median(&mut copying);
-        for ((name, _), (encoding, decoding)) in CODES.iter().zip(&mut times) {
+        let copy = median(copying);
+        for ((name, _), (encoding, decoding)) in CODES.iter().zip(times) {
             let (encode, decode) = (median(encoding), median(decoding));
             let (of_encode, of_decode) = (encode / copy, decode / copy);
             if is_csv {

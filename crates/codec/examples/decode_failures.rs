@@ -12,7 +12,7 @@
 
 use std::error::Error;
 
-use tidewire_codec::{Code, Generation, Rank};
+use tidewire_codec::{Code, Generation, Rank, SplitMix64};
 
 const COUNTS: [u16; 7] = [2, 10, 16, 84, 256, 500, 1_024];
 /// Blocks of this many symbols get all trials. Longer ones get fewer, in proportion to the square of their
@@ -21,15 +21,12 @@ const FULL: u64 = 84;
 /// Largest number of symbols beyond k that is counted.
 const MOST_MORE: usize = 3;
 
-/// SplitMix64: losses and keys.
-struct Random(u64);
+/// Losses and keys.
+struct Random(SplitMix64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((u128::from(z ^ (z >> 31)) * u128::from(end)) >> 64) as u64
+        ((u128::from(self.0.bits()) * u128::from(end)) >> 64) as u64
     }
 
     /// Some different numbers below `end`.
@@ -66,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let trials = std::env::args().nth(1).map_or(Ok(1_000_000), |trials| trials.parse::<u64>())?;
     println!("| code | k | lost | trials | not with k | k + 1 | k + 2 | bound of RCDP |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
-    let mut random = Random(1);
+    let mut random = Random(SplitMix64::new(1));
     for code in [Code::RaptorQ, Code::Rlc] {
         for count in COUNTS {
             let generation = Generation::new(code, count)?;

@@ -12,7 +12,7 @@
 //! cargo run --release -p tidewire-codec --example relay
 //! ```
 
-use tidewire_codec::{DecodeError, Decoder, Limits, Reception, RecodeError, Recoder, SourceId};
+use tidewire_codec::{DecodeError, Decoder, Limits, Reception, RecodeError, Recoder, SourceId, SplitMix64};
 
 const GENERATIONS: u64 = 500;
 /// Source symbols of a generation, and bytes of a symbol.
@@ -65,16 +65,12 @@ impl Node {
     }
 }
 
-/// A hop that loses packets by chance (xorshift64*).
-struct Hop(u64);
+/// A hop that loses packets by chance.
+struct Hop(SplitMix64);
 
 impl Hop {
     fn is_lost(&mut self) -> bool {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let uniform = (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64;
-        uniform < LOSS
+        self.0.unit() < LOSS
     }
 }
 
@@ -89,7 +85,7 @@ impl Line {
     fn new(is_recoding: bool) -> Self {
         let limits = Limits { slot_len: LEN, capacity: COUNT.into(), max_span: COUNT, max_rows: COUNT.into() };
         Self {
-            hops: [Hop(1), Hop(2), Hop(3)],
+            hops: [1, 2, 3].map(|seed| Hop(SplitMix64::new(seed))),
             relays: is_recoding.then(|| [Node::new(1), Node::new(2)]),
             sink: Decoder::new(limits),
         }

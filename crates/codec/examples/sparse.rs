@@ -16,7 +16,7 @@
 
 use std::error::Error;
 
-use tidewire_codec::{Code, Elimination, Generation, PeelingDecoder, Rank, SourceId};
+use tidewire_codec::{Code, Elimination, Generation, PeelingDecoder, Rank, SourceId, SplitMix64};
 
 const LT: Code = Code::Lt { c_milli: 100, delta_milli: 500 };
 const LOSS: f64 = 0.06;
@@ -82,19 +82,15 @@ impl Receiver {
     }
 }
 
-/// Loses packets by chance (SplitMix64). Equal seeds lose the same packets, whatever the code.
+/// Loses packets by chance. Equal seeds lose the same packets, whatever the code.
 struct Path {
-    state: u64,
+    random: SplitMix64,
     loss: f64,
 }
 
 impl Path {
     fn delivers(&mut self) -> bool {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let uniform = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        uniform >= self.loss
+        self.random.unit() >= self.loss
     }
 }
 
@@ -131,7 +127,7 @@ fn send(generation: Generation, kind: Kind, path: &mut Path, repairs: u16) -> Re
 fn runs(code: Code, count: u16, kind: Kind, loss: f64, repairs: u16) -> Result<Vec<Option<u32>>, Box<dyn Error>> {
     let mut sent = Vec::new();
     for run in 0..RUNS {
-        let mut path = Path { state: u64::from(run) << 32, loss };
+        let mut path = Path { random: SplitMix64::new(u64::from(run) << 32), loss };
         let generation = Generation::new(code, count)?.at(SourceId(u64::from(run) * u64::from(count)))?;
         sent.push(send(generation, kind, &mut path, repairs)?);
     }

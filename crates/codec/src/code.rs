@@ -15,7 +15,7 @@ use crate::neighbours::Degrees;
 use crate::raptorq;
 use crate::soliton::RobustSoliton;
 use crate::tinymt::TinyMt32;
-use crate::{Neighbours, RepairId, Row16, SourceId, SpanError};
+use crate::{Neighbours, RepairId, Row16, SourceId, SpanError, SplitMix64};
 
 /// A rule for coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -333,10 +333,10 @@ impl Hashes {
     }
 }
 
-// The first constant is 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number
-// generators, 2014). The second is the fractional bits of the square root of 2, made odd; any odd constant
-// unrelated to the first would do.
-pub(crate) const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+/// What the next source id adds to the counter that is hashed.
+pub(crate) const ID_STEP: u64 = SplitMix64::STEP;
+/// What the next key adds: the fractional bits of the square root of 2, made odd. Any odd constant unrelated
+/// to `ID_STEP` would do.
 const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
 
 /// The counter that is hashed. Source id and key step it by different odd constants.
@@ -345,19 +345,11 @@ pub(crate) fn hash_counter(key: u16, source: SourceId) -> u64 {
     source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP))
 }
 
-/// The output function of SplitMix64: every bit of the result depends on every bit of the counter.
-#[inline(always)]
-pub(crate) fn mixed(counter: u64) -> u64 {
-    let z = (counter ^ (counter >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 /// Hashes a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which gets 2^32 / 255
 /// of them, rounded up or down. The result is uniform within one part in 2^24 if the hash is.
 #[inline(always)]
 fn hashed(counter: u64) -> u8 {
-    (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
+    (((SplitMix64::mix(counter) >> 32) * 255) >> 32) as u8 + 1
 }
 
 /// Hashes computed at a time. With a fixed number, the compiler keeps the multiples of the step as constants
@@ -388,7 +380,7 @@ pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
 /// hash of the key. If it started at a counter like that of a coefficient, a relay that holds source symbols
 /// would repeat the sender's own repair symbol of the same key.
 pub(crate) fn multipliers(key: u64) -> impl Iterator<Item = u8> {
-    let start = mixed(key.wrapping_add(1).wrapping_mul(KEY_STEP));
+    let start = SplitMix64::mix(key.wrapping_add(1).wrapping_mul(KEY_STEP));
     (0..).map(move |index: u64| hashed(start.wrapping_add(index.wrapping_mul(ID_STEP))))
 }
 

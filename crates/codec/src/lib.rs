@@ -116,6 +116,7 @@ pub mod kernel;
 mod mix;
 mod neighbours;
 mod prepared;
+mod random;
 #[cfg(feature = "raptorq")]
 mod raptorq;
 mod recoder;
@@ -135,6 +136,7 @@ pub use generation::{
 pub use id::{RepairId, SourceId};
 pub use neighbours::Neighbours;
 pub use prepared::Prepared;
+pub use random::SplitMix64;
 pub use recoder::Recoder;
 pub use row_16::Row16;
 

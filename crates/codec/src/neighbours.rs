@@ -15,9 +15,9 @@
 
 use core::iter::FusedIterator;
 
-use crate::code::{ID_STEP, hash_counter, mixed};
+use crate::code::{ID_STEP, hash_counter};
 use crate::soliton::RobustSoliton;
-use crate::{RepairId, SourceId};
+use crate::{RepairId, SourceId, SplitMix64};
 
 /// How the repair symbols of a sparse code over spans of one length get their degree.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl Degrees {
     pub fn neighbours(&self, id: RepairId) -> Neighbours {
         let start = start(id.key, id.first);
         let degree = match self {
-            Self::Soliton(soliton) => soliton.degree(mixed(start)),
+            Self::Soliton(soliton) => soliton.degree(SplitMix64::mix(start)),
             Self::Fixed(degree) => *degree,
         };
         Neighbours { counter: start.wrapping_add(ID_STEP), place: 0, count: id.count, lacking: degree.min(id.count) }
@@ -57,7 +57,7 @@ impl Neighbours {
     #[inline]
     pub(crate) fn visit(&mut self) -> bool {
         let left = u128::from(self.count - self.place);
-        let is_chosen = (u128::from(mixed(self.counter)) * left) >> 64 < self.lacking.into();
+        let is_chosen = (u128::from(SplitMix64::mix(self.counter)) * left) >> 64 < self.lacking.into();
         self.counter = self.counter.wrapping_add(ID_STEP);
         self.place += 1;
         self.lacking -= u16::from(is_chosen);
@@ -88,7 +88,7 @@ impl FusedIterator for Neighbours {}
 
 /// The beginning of the draws. A further mix keeps the draws of neighbouring keys and ids apart.
 fn start(key: u16, first: SourceId) -> u64 {
-    mixed(hash_counter(key, first).wrapping_add(SPARSE))
+    SplitMix64::mix(hash_counter(key, first).wrapping_add(SPARSE))
 }
 
 /// Separates these draws from the coefficients of [`Code::Rlc`](crate::Code::Rlc). Chosen: the fractional

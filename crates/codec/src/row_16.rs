@@ -5,9 +5,9 @@
 
 use core::iter::FusedIterator;
 
-use crate::SourceId;
-use crate::code::{ID_STEP, hash_counter, mixed};
+use crate::code::{ID_STEP, hash_counter};
 use crate::kernel::Kernel;
+use crate::{SourceId, SplitMix64};
 
 /// The coefficients of one repair symbol of [`Code::Rlc16`](crate::Code::Rlc16), in the order of its span.
 /// Owns no memory.
@@ -81,7 +81,7 @@ impl FusedIterator for Row16 {}
 /// 2^32, each other 65,537.
 #[inline(always)]
 fn hashed(counter: u64) -> u16 {
-    (((mixed(counter) >> 32) * 65_535) >> 32) as u16 + 1
+    (((SplitMix64::mix(counter) >> 32) * 65_535) >> 32) as u16 + 1
 }
 
 /// The hashes of a counter and of those that follow it in steps of one source id. It is a function of its own

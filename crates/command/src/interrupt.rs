@@ -36,8 +36,9 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
-/// From now on, a request to end waits for the next [`unless_interrupted`]. A verb calls this before it prints
-/// that it waits, because who reads that may end it at once, and before it makes what it has to remove.
+/// From now on, a request to end waits for the next [`unless_interrupted`]. A verb calls this before it
+/// prints that it waits, because who reads that may end it at once, and before it makes what it has to
+/// remove.
 pub fn heed() {
     heeded();
 }

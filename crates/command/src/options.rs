@@ -3,7 +3,7 @@
 //! Clap flattens them into the arguments of each verb and parses their values. A wrong value ends the program
 //! with exit code 2 and a correct example, before a socket is opened.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::time::Duration;
 
 use clap::Args;
@@ -120,30 +120,21 @@ impl Coding {
 }
 
 /// Why [`Coding::config`] has no configuration.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CodingError {
     /// A value in the link's query is not understood.
+    #[error("{0}")]
     Link(LinkError),
     /// A value is out of range, or choices exclude each other.
+    #[error("{0}")]
     Config(ConfigError),
     /// The rate control is `open`, and the verb carries streams.
+    #[error(
+        "rate control open would flood the path: it is for the verb tunnel, whose flows control their rate \
+                 themselves; take the rate control share"
+    )]
     NoControl,
 }
-
-impl fmt::Display for CodingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Link(error) => error.fmt(f),
-            Self::Config(error) => error.fmt(f),
-            Self::NoControl => f.write_str(
-                "rate control open would flood the path: it is for the verb tunnel, whose flows control their rate \
-                 themselves; take the rate control share",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CodingError {}
 
 impl From<LinkError> for CodingError {
     fn from(error: LinkError) -> Self {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::rank::quantile_of_counts;
+
 /// Counts of delays, in ascending order of delay.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
@@ -57,16 +59,9 @@ impl Distribution {
 
     /// The least delay in milliseconds that a fraction of at least `q` does not exceed; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let wanted = (q * self.total as f64).ceil().max(1.0);
-        let mut below = 0;
-        for (delay, count) in &self.counts {
-            below += count;
-            if below as f64 >= wanted {
-                // A count stands for the upper end of its bucket, which may be above the maximum.
-                return Some(self.max.map_or(*delay, |max| delay.min(max)));
-            }
-        }
-        None
+        let delay = quantile_of_counts(self.counts(), self.total, q)?;
+        // A count stands for the upper end of its bucket, which may be above the maximum.
+        Some(self.max.map_or(delay, |max| delay.min(max)))
     }
 
     /// The fraction with a delay of at most `milliseconds`, from 0 to 1.

@@ -1,9 +1,10 @@
 //! Figures of measurements, and their pictures.
 //!
 //! The commands, the laboratory and the papers use it, so that one word, such as p99, means one thing
-//! everywhere. [`distribution`] holds measured delays and their quantiles, [`Delay`] those quantiles that are
-//! reported, [`Delays`] counts differences of two clocks, [`spread`] has median and range of a figure over
-//! several runs, [`chart`] draws them for a terminal and as SVG. Nothing here measures or prints.
+//! everywhere. [`rank`] has median and quantile, [`distribution`] measured delays, [`Delay`] those of their
+//! quantiles that are reported, [`Delays`] counts differences of two clocks, [`spread`] has median and range
+//! of a figure over several runs, [`chart`] draws them for a terminal and as SVG. Nothing here measures or
+//! prints.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -11,9 +12,11 @@ pub mod chart;
 mod delay;
 mod differences;
 pub mod distribution;
+pub mod rank;
 pub mod spread;
 
 pub use delay::Delay;
 pub use differences::Delays;
 pub use distribution::{Distribution, milliseconds};
+pub use rank::{ascending, median, quantile};
 pub use spread::Spread;

@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::rank::{ascending, median};
+
 /// Median and range of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -19,11 +21,9 @@ pub struct Spread {
 impl Spread {
     /// The spread of a figure that every run has; `None` if a value is missing or there are no runs.
     pub fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Self> {
-        let mut values = values.collect::<Option<Vec<f64>>>()?;
-        values.sort_by(f64::total_cmp);
+        let values = ascending(values.collect::<Option<Vec<f64>>>()?);
         let (least, greatest) = (*values.first()?, *values.last()?);
-        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-        Some(Self { median: middle, least, greatest })
+        Some(Self { median: median(values), least, greatest })
     }
 
     /// The median for a table, with the range if the values differ.

@@ -267,10 +267,11 @@ settings! {
 }
 
 /// An invalid setting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A field is outside its range.
+    #[error("{field} must be {allowed}")]
     Range {
         /// The field.
         field: &'static str,
@@ -278,19 +279,9 @@ pub enum ConfigError {
         allowed: &'static str,
     },
     /// Choices of the profile contradict each other.
+    #[error("{0}")]
     Profile(Mismatch),
 }
-
-impl core::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Range { field, allowed } => write!(f, "{field} must be {allowed}"),
-            Self::Profile(mismatch) => mismatch.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
 
 impl ConfigBuilder {
     /// Checks every setting against its range, and that the choices of the profile fit together.

@@ -1,41 +1,31 @@
 //! The fields of entries as bytes. [`Pass`] goes over the fields of an event in one direction: [`Encoder`]
 //! writes what they hold, [`Decoder`] fills them in. So the order of the fields exists once.
 
-use core::fmt;
 use core::time::Duration;
 
 /// Longest text in bytes. The longest of a connection is the reason of a CLOSE, with 256.
 const MAX_TEXT: u64 = 1_024;
 
 /// What is wrong with the bytes of a block that has the right checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Corrupt {
     /// The block ends within an entry.
+    #[error("an entry is cut off")]
     Short,
     /// A number has more than 64 bits.
+    #[error("a number has more than 64 bits")]
     Number,
     /// A text is longer than allowed, or is not UTF-8.
+    #[error("a text is too long or not UTF-8")]
     Text,
     /// No event has this tag.
+    #[error("no event has the tag {0}")]
     Tag(u8),
     /// A field has a value that it cannot have.
+    #[error("the field `{0}` has a value that it cannot have")]
     Value(&'static str),
 }
-
-impl fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => f.write_str("an entry is cut off"),
-            Self::Number => f.write_str("a number has more than 64 bits"),
-            Self::Text => f.write_str("a text is too long or not UTF-8"),
-            Self::Tag(tag) => write!(f, "no event has the tag {tag}"),
-            Self::Value(field) => write!(f, "the field `{field}` has a value that it cannot have"),
-        }
-    }
-}
-
-impl core::error::Error for Corrupt {}
 
 /// A sequence of numbers of which the differences are stored.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! Reads a recording, whatever the file holds.
 
-use core::fmt;
 use core::time::Duration;
 use std::io::{self, Read};
 
@@ -11,26 +10,32 @@ use super::bytes::{Corrupt, Decoder, Pass};
 use super::{Entry, Header, Item, event};
 
 /// Why a file, or the rest of it, is not read. What was read before is valid.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be read.
+    #[error("cannot read: {0}")]
     Io(io::Error),
     /// The file is not a recording.
+    #[error("not a recording: it does not begin like one; name a file of --record")]
     Foreign,
     /// The file is a recording of another version.
+    #[error("a recording of version {0}, and this program reads version {VERSION}")]
     Version(u16),
     /// The file ends within a block, or without the end of a recording: the job was killed, or still runs.
+    #[error("the recording is cut off at byte {offset}: its job was killed, or still runs")]
     Truncated {
         /// Offset of the block in bytes.
         offset: u64,
     },
     /// A block has a wrong checksum or impossible lengths.
+    #[error("the block at byte {offset} is damaged")]
     Damaged {
         /// Offset of the block in bytes.
         offset: u64,
     },
     /// The content of a block is wrong although its checksum is right: the file was not written by Tidewire.
+    #[error("the block at byte {offset} is wrong at byte {within} of its content: {what}")]
     Corrupt {
         /// Offset of the block in bytes.
         offset: u64,
@@ -40,27 +45,6 @@ pub enum ReadError {
         what: Corrupt,
     },
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "cannot read: {error}"),
-            Self::Foreign => f.write_str("not a recording: it does not begin like one; name a file of --record"),
-            Self::Version(version) => {
-                write!(f, "a recording of version {version}, and this program reads version {VERSION}")
-            }
-            Self::Truncated { offset } => {
-                write!(f, "the recording is cut off at byte {offset}: its job was killed, or still runs")
-            }
-            Self::Damaged { offset } => write!(f, "the block at byte {offset} is damaged"),
-            Self::Corrupt { offset, within, what } => {
-                write!(f, "the block at byte {offset} is wrong at byte {within} of its content: {what}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ReadError {}
 
 /// Goes over the fields of a header. Only reading can fail.
 pub(crate) fn visit_header<P: Pass>(

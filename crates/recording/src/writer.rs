@@ -1,6 +1,5 @@
 //! Writes a recording.
 
-use core::fmt;
 use core::time::Duration;
 use std::io::{self, Write};
 
@@ -20,28 +19,19 @@ const MOST_ENTRY: usize = 4_096;
 const _: () = assert!(FULL + MOST_ENTRY <= MAX_BODY, "a reader takes every block");
 
 /// Why a recording ends early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The file cannot be written.
+    #[error("the file cannot be written: {0}")]
     Io(io::Error),
     /// The file has its greatest length.
+    #[error("the file has its greatest length of {limit} bytes")]
     Full {
         /// The length in bytes.
         limit: u64,
     },
 }
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "the file cannot be written: {error}"),
-            Self::Full { limit } => write!(f, "the file has its greatest length of {limit} bytes"),
-        }
-    }
-}
-
-impl core::error::Error for WriteError {}
 
 impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {

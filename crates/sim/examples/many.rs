@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tidewire_figures::{ascending, median, quantile};
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::endpoint::ConnectionHandle;
@@ -194,8 +195,8 @@ fn line(keys: &Keys, before: &Report, after: &Report, seconds: f64) -> String {
     }
     let mut each = mbit;
     if each.len() > 12 {
-        each.sort_by(f64::total_cmp);
-        each = vec![each[0], each[each.len() / 2], each[each.len() - 1]];
+        each = ascending(each);
+        each = vec![each[0], median(each.iter().copied()), each[each.len() - 1]];
     }
     let errors: Vec<_> = after.flows.iter().flat_map(|flow| &flow.errors).collect();
     assert!(errors.is_empty(), "{errors:?}");
@@ -204,10 +205,8 @@ fn line(keys: &Keys, before: &Report, after: &Report, seconds: f64) -> String {
 
 /// How long the flows took that have ended.
 fn completion(report: &Report) -> String {
-    let mut times: Vec<_> =
-        report.flows.iter().filter(|flow| flow.whole == Some(true)).map(|flow| flow.seconds).collect();
-    times.sort_by(f64::total_cmp);
-    let at = |part: f64| times.get((part * times.len() as f64) as usize).map_or(f64::NAN, |seconds| 1e3 * seconds);
+    let times = ascending(report.flows.iter().filter(|flow| flow.whole == Some(true)).map(|flow| flow.seconds));
+    let at = |part: f64| quantile(&times, part).map_or(f64::NAN, |seconds| 1e3 * seconds);
     let (ended, all) = (times.len(), report.flows.len());
     format!("{ended} of {all} flows ended, after {:.0} ms (p50) and {:.0} ms (p99)", at(0.5), at(0.99))
 }

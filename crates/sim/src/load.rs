@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::connection::{CloseReason, Connection, Event, ReadError, StreamId, WriteError};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
@@ -439,14 +440,11 @@ impl Application for Load {
 
 /// Computes the bytes of flow `flow` from `offset` on: eight at a time, by SplitMix64 of their place.
 pub fn fill(seed: u64, flow: usize, offset: u64, out: &mut [u8]) {
-    let stream = seed ^ (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let stream = seed ^ (flow as u64 + 1).wrapping_mul(SplitMix64::STEP);
     let mut at = offset;
     let mut out = out;
     while !out.is_empty() {
-        let mut z = (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(stream);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let bytes = (z ^ (z >> 31)).to_le_bytes();
+        let bytes = SplitMix64::mix((at / 8).wrapping_mul(SplitMix64::STEP).wrapping_add(stream)).to_le_bytes();
         let from = (at % 8) as usize;
         let n = (8 - from).min(out.len());
         out[..n].copy_from_slice(&bytes[from..from + n]);

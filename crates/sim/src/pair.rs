@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Event, Received};
@@ -586,5 +587,5 @@ fn digest(before: u64, now: Time, end: End, datagram: &[u8]) -> u64 {
     let tag = datagram.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag));
     [now.0, end as u64, datagram.len() as u64, tag]
         .into_iter()
-        .fold(before, |hash, value| (hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .fold(before, |hash, value| (hash.rotate_left(5) ^ value).wrapping_mul(SplitMix64::STEP))
 }

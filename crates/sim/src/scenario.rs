@@ -40,6 +40,7 @@ use core::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tidewire_proto::config::{Config, ConfigError};
+use tidewire_units::unknown_key;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -47,7 +48,7 @@ use crate::duplex::DuplexConfig;
 use crate::load::Flow;
 use crate::pair::End;
 use crate::report::Trial;
-use crate::settings::{Direction, SettingError, unknown_key};
+use crate::settings::{Direction, SettingError};
 use crate::work::{NOT_WITH_VIDEO, set_end, set_flow};
 
 /// The contents of a scenario file.
@@ -325,7 +326,7 @@ impl fmt::Display for ScenarioError {
         match &self.problem {
             ScenarioProblem::Unreadable(reason) => f.write_str(reason),
             ScenarioProblem::Syntax(reason) => f.write_str(reason.trim_end()),
-            ScenarioProblem::UnknownTopKey => unknown_key(f, &self.key, &TOP),
+            ScenarioProblem::UnknownTopKey => f.write_str(&unknown_key(&self.key, &TOP)),
             ScenarioProblem::NotASeed => write!(f, "write a whole number, such as seed = 7"),
             ScenarioProblem::NotASection => write!(f, "this is a section: write [{}] on a line of its own", self.key),
             ScenarioProblem::NotAList => write!(f, "flows are a list: write [[{}]] on a line of its own", self.key),

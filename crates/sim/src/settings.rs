@@ -12,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidewire_proto::codel::CodelConfig;
-use tidewire_units::nearest;
+use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size, unknown_key};
 
 use crate::duplex::DuplexConfig;
 use crate::link::{
     Arq, Blackout, Capacity, Discipline, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace,
     Reorder,
 };
-use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size};
 
 /// One setting of a link, for help texts.
 #[derive(Clone, Copy, Debug)]
@@ -295,10 +294,11 @@ impl fmt::Display for Loss {
 }
 
 /// Why a setting was refused.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
     /// A link has no setting of this name.
+    #[error("{}", unknown_key(.key, .allowed))]
     UnknownKey {
         /// The name.
         key: String,
@@ -306,6 +306,7 @@ pub enum SettingError {
         allowed: Vec<&'static str>,
     },
     /// The value does not have the form of this setting.
+    #[error("\"{text}\" is incomplete; write for example \"{example}\"")]
     Form {
         /// The value.
         text: String,
@@ -313,14 +314,19 @@ pub enum SettingError {
         example: &'static str,
     },
     /// A quantity in the value is wrong.
+    #[error("{0}")]
     Unit(UnitError),
     /// No Gilbert model has this loss rate and burst length.
+    #[error("{0}")]
     Burst(ImpossibleBurst),
     /// A blackout covers nothing or everything.
+    #[error("{0}")]
     Blackout(EmptyBlackout),
     /// The protocol refuses the value, for this reason.
+    #[error("{0}")]
     Refused(String),
     /// A file cannot be read or is not a trace.
+    #[error("{}: {reason}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -351,22 +357,6 @@ impl SettingError {
     }
 }
 
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownKey { key, allowed } => unknown_key(f, key, allowed),
-            Self::Form { text, example } => write!(f, "\"{text}\" is incomplete; write for example \"{example}\""),
-            Self::Unit(error) => error.fmt(f),
-            Self::Burst(error) => error.fmt(f),
-            Self::Blackout(error) => error.fmt(f),
-            Self::Refused(reason) => f.write_str(reason),
-            Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
-        }
-    }
-}
-
-impl core::error::Error for SettingError {}
-
 impl From<UnitError> for SettingError {
     fn from(error: UnitError) -> Self {
         Self::Unit(error)
@@ -383,11 +373,6 @@ impl From<EmptyBlackout> for SettingError {
     fn from(error: EmptyBlackout) -> Self {
         Self::Blackout(error)
     }
-}
-
-/// Writes that `key` is not in `allowed`, the name that was probably meant, and all names.
-pub fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
-    write!(f, "no such key{}", nearest(key, allowed))
 }
 
 #[cfg(test)]

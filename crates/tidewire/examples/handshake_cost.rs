@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidewire_figures::median;
 use tidewire_proto::Time;
 use tidewire_proto::crypto::{AwsLc, MacKey, PrivateKey, Provider, Secret};
 use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Keys, Parameters, Responder, Terms};
@@ -50,9 +51,8 @@ fn main() {
             case.micros.push(micros);
         }
     }
-    for Case { name, micros, .. } in &mut cases {
-        micros.sort_by(f64::total_cmp);
-        println!("{name:16} {:7.2} us", micros[ROUNDS / 2]);
+    for Case { name, micros, .. } in cases {
+        println!("{name:16} {:7.2} us", median(micros));
     }
 }
 

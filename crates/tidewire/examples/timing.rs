@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use tidewire::rate::{AckSample, Budget, RateController, TrainPace, TrainSample};
 use tidewire::{Config, Custom, Endpoint, RateControl, Secret, new_secret};
+use tidewire_figures::{ascending, quantile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What the sender's controller saw: round trips in microseconds, the pace of trains over the wanted one, the
@@ -90,11 +91,10 @@ async fn be_busy() {
     }
 }
 
-fn print(name: &str, mut values: Vec<f64>) {
-    values.sort_by(f64::total_cmp);
-    let Some(last) = values.len().checked_sub(1) else { return };
-    let at = |part: f64| values[(last as f64 * part) as usize];
-    let (p10, p50, p90, p99) = (at(0.1), at(0.5), at(0.9), at(0.99));
+fn print(name: &str, values: Vec<f64>) {
+    let values = ascending(values);
+    let at = |part| quantile(&values, part);
+    let (Some(p10), Some(p50), Some(p90), Some(p99)) = (at(0.1), at(0.5), at(0.9), at(0.99)) else { return };
     println!("{name}: {} samples; p10 {p10:.2}, p50 {p50:.2}, p90 {p90:.2}, p99 {p99:.2}", values.len());
 }
 

@@ -54,6 +54,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire_codec::Code;
+use tidewire_figures::{ascending, median};
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::Received;
@@ -95,11 +96,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             rates.push(rate(workers, jobs.clone()));
         }
     }
-    let median = |rates: &mut Vec<f64>| {
-        rates.sort_by(f64::total_cmp);
-        (rates[ROUNDS / 2], rates[0], rates[ROUNDS - 1])
-    };
-    let [none, one, two] = rates.each_mut().map(median);
+    let [none, one, two] = rates.map(|rates| {
+        let rates = ascending(rates);
+        (median(rates.iter().copied()), rates[0], rates[ROUNDS - 1])
+    });
     println!(
         "{JOBS} jobs, each the {r} repairs of a block of {k} symbols; billions of products a second, median of {ROUNDS} (least, most), and blocks a second"
     );
@@ -129,11 +129,8 @@ fn hand_over(jobs: &[Work]) {
         inline.push(begun.elapsed());
         added.push(by_worker.saturating_sub(inline[number]));
     }
-    let median = |times: &mut Vec<Duration>| {
-        times.sort();
-        1e6 * times[times.len() / 2].as_secs_f64()
-    };
-    let [fed, added, inline] = [&mut fed, &mut added, &mut inline].map(median);
+    let micros = |time: Duration| 1e6 * time.as_secs_f64();
+    let [fed, added, inline] = [fed, added, inline].map(|times| median(times.into_iter().map(micros)));
     let products = jobs[0].1.products();
     let worth = |time: f64| products as f64 * time / inline;
     println!("a job of {products} products takes {inline:.1} us inline, medians of {JOBS}");

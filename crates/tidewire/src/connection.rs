@@ -311,22 +311,13 @@ impl From<ConnectionLost> for io::Error {
 }
 
 /// Why an endpoint accepts and opens no more connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointEnded {
     /// [`crate::Endpoint::close`] was called.
+    #[error("the endpoint was closed")]
     Closed,
     /// The task that drives the endpoint has stopped: its tokio runtime was shut down, or the task panicked.
+    #[error("the task that drives the endpoint has stopped: its runtime was shut down")]
     DriverStopped,
 }
-
-impl fmt::Display for EndpointEnded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the endpoint was closed",
-            Self::DriverStopped => "the task that drives the endpoint has stopped: its runtime was shut down",
-        })
-    }
-}
-
-impl std::error::Error for EndpointEnded {}

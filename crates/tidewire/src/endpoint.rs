@@ -412,13 +412,15 @@ fn hop_silent() -> CloseReason {
 }
 
 /// Why a connection cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No answer arrived. A listener does not answer peers that have another secret or a key that is not
     /// authorized.
+    #[error("{}", CloseReason::NoAnswer)]
     NoAnswer,
     /// The socket cannot send to an address of this family.
+    #[error("{remote} cannot be reached from {local}: bind to [::]:0, which takes IPv4 and IPv6")]
     AddressFamily {
         /// Address of the socket.
         local: SocketAddr,
@@ -426,31 +428,18 @@ pub enum ConnectError {
         remote: SocketAddr,
     },
     /// The address has no host or no port.
+    #[error("{0} has no host or no port: give both, as in 192.0.2.7:7700")]
     NoAddress(SocketAddr),
     /// The peer's key is missing, or is not needed.
+    #[error("{0}")]
     PeerKey(PeerKeyError),
     /// The endpoint has ended.
+    #[error("{0}")]
     Endpoint(EndpointEnded),
     /// The handshake failed.
+    #[error("{0}")]
     Lost(CloseReason),
 }
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoAnswer => CloseReason::NoAnswer.fmt(f),
-            Self::AddressFamily { local, remote } => {
-                write!(f, "{remote} cannot be reached from {local}: bind to [::]:0, which takes IPv4 and IPv6")
-            }
-            Self::NoAddress(remote) => write!(f, "{remote} has no host or no port: give both, as in 192.0.2.7:7700"),
-            Self::PeerKey(error) => error.fmt(f),
-            Self::Endpoint(ended) => ended.fmt(f),
-            Self::Lost(reason) => reason.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {}
 
 fn boxed(sockets: Vec<Kernel>) -> Vec<Box<dyn Socket>> {
     sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Socket>).collect()

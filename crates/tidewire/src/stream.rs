@@ -53,29 +53,20 @@ enum Ended {
 }
 
 /// Why a half of a stream ended early. The codes are those of the peer's application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
     /// The peer gave up what it sent. The error kind is [`io::ErrorKind::ConnectionReset`]. Data that was not
     /// read before is lost.
+    #[error("the peer gave the stream up (code {0})")]
     Reset(u64),
     /// The peer stopped reading. The error kind is [`io::ErrorKind::BrokenPipe`].
+    #[error("the peer reads no more of the stream (code {0})")]
     Stopped(u64),
     /// We ended the half or gave it up before. The error kind is [`io::ErrorKind::BrokenPipe`].
+    #[error("the stream was finished or reset by us")]
     Finished,
 }
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reset(code) => write!(f, "the peer gave the stream up (code {code})"),
-            Self::Stopped(code) => write!(f, "the peer reads no more of the stream (code {code})"),
-            Self::Finished => f.write_str("the stream was finished or reset by us"),
-        }
-    }
-}
-
-impl std::error::Error for StreamError {}
 
 impl From<StreamError> for io::Error {
     fn from(error: StreamError) -> Self {

@@ -204,24 +204,36 @@ impl Outcome {
 }
 
 /// The reason why a whole transfer ended early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// The stream failed.
+    #[error("the transfer was cut off: {0}")]
     Io(io::Error),
     /// The stream ended before the transfer did.
+    #[error("the transfer was cut off: the peer ended the stream early")]
     Truncated,
     /// The peer does not speak this protocol.
+    #[error("the peer does not transfer files: run `tidewire receive` there")]
     NotTransfer,
     /// The peer speaks another version of the protocol.
+    #[error(
+        "the peer speaks version {0} of the file transfer and this program speaks version {own}; \
+                     run the same release on both sides",
+        own = record::VERSION
+    )]
     Version(u8),
     /// The peer sent a record longer than [`MAX_RECORD`].
+    #[error("the peer sent a record of {0} bytes; at most {MAX_RECORD} bytes are allowed")]
     TooLong(u32),
     /// The peer sent a record of an unknown type that must not be skipped.
+    #[error("the peer sent a record of unknown type {0:#04x}")]
     UnknownRecord(u8),
     /// The peer sent a record whose body does not parse.
+    #[error("the peer sent a malformed {0} record")]
     Malformed(&'static str),
     /// The peer sent a record that is not allowed at this point.
+    #[error("the peer sent a {0} record out of turn")]
     Unexpected(&'static str),
 }
 
@@ -232,36 +244,6 @@ impl TransferError {
     /// Whether the stream ended before the transfer did, so that a later transfer can resume it.
     pub fn is_cut_off(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Truncated)
-    }
-}
-
-impl fmt::Display for TransferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "the transfer was cut off: {error}"),
-            Self::Truncated => write!(f, "the transfer was cut off: the peer ended the stream early"),
-            Self::NotTransfer => write!(f, "the peer does not transfer files: run `tidewire receive` there"),
-            Self::Version(version) => {
-                write!(
-                    f,
-                    "the peer speaks version {version} of the file transfer and this program speaks version {}; \
-                     run the same release on both sides",
-                    record::VERSION
-                )
-            }
-            Self::TooLong(length) => {
-                write!(f, "the peer sent a record of {length} bytes; at most {MAX_RECORD} bytes are allowed")
-            }
-            Self::UnknownRecord(kind) => write!(f, "the peer sent a record of unknown type {kind:#04x}"),
-            Self::Malformed(name) => write!(f, "the peer sent a malformed {name} record"),
-            Self::Unexpected(name) => write!(f, "the peer sent a {name} record out of turn"),
-        }
-    }
-}
-
-impl std::error::Error for TransferError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        None
     }
 }
 

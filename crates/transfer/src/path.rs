@@ -13,42 +13,31 @@ const MAX_COMPONENT: usize = 255;
 const MAX_DEPTH: usize = 128;
 
 /// Why a path is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
     /// Not UTF-8.
+    #[error("the name is not UTF-8; rename it")]
     NotUtf8,
     /// More than 4,096 bytes.
+    #[error("the path has {0} bytes; at most {MAX_PATH} bytes are allowed")]
     TooLong(usize),
     /// A component of more than 255 bytes.
+    #[error("a name has {0} bytes; at most {MAX_COMPONENT} bytes are allowed")]
     ComponentTooLong(usize),
     /// More than 128 components.
+    #[error("the path has {0} levels; at most {MAX_DEPTH} levels are allowed")]
     TooDeep(usize),
     /// It is empty, or has an empty component, as in `/x`, `x/` or `x//y`.
+    #[error("the path is absolute, empty or has an empty part")]
     Empty,
     /// It has a component `.` or `..`.
+    #[error("the path has a part `.` or `..`")]
     Dots,
     /// It has a character that is special on some system.
+    #[error("the path holds {0:?}")]
     Character(char),
 }
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotUtf8 => write!(f, "the name is not UTF-8; rename it"),
-            Self::TooLong(length) => write!(f, "the path has {length} bytes; at most {MAX_PATH} bytes are allowed"),
-            Self::ComponentTooLong(length) => {
-                write!(f, "a name has {length} bytes; at most {MAX_COMPONENT} bytes are allowed")
-            }
-            Self::TooDeep(depth) => write!(f, "the path has {depth} levels; at most {MAX_DEPTH} levels are allowed"),
-            Self::Empty => write!(f, "the path is absolute, empty or has an empty part"),
-            Self::Dots => write!(f, "the path has a part `.` or `..`"),
-            Self::Character(character) => write!(f, "the path holds {character:?}"),
-        }
-    }
-}
-
-impl std::error::Error for PathError {}
 
 /// A path below the destination: components of 1 to 255 bytes, none of them `.` or `..`, joined by `/`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

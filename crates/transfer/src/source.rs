@@ -3,7 +3,6 @@
 //! as failures and never followed.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
@@ -42,28 +41,19 @@ pub struct Found {
 }
 
 /// Why these paths cannot be sent together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScanError {
     /// Two of them have the same last name.
+    #[error("two paths would both arrive as `{0}`: send them one after the other")]
     SameName(String),
     /// One of them has no name, such as `/`.
+    #[error("`{}` has no name to arrive under: name a folder in it", .0.display())]
     NoName(PathBuf),
     /// More than 2^32 entries.
+    #[error("more than 4294967295 files and folders: send them in parts")]
     TooMany,
 }
-
-impl fmt::Display for ScanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SameName(name) => write!(f, "two paths would both arrive as `{name}`: send them one after the other"),
-            Self::NoName(path) => write!(f, "`{}` has no name to arrive under: name a folder in it", path.display()),
-            Self::TooMany => write!(f, "more than 4294967295 files and folders: send them in parts"),
-        }
-    }
-}
-
-impl std::error::Error for ScanError {}
 
 /// Examines `paths` and everything below them.
 ///

@@ -8,5 +8,5 @@
 mod names;
 mod quantity;
 
-pub use names::{nearest, nearest_name};
+pub use names::{nearest, nearest_name, unknown_key};
 pub use quantity::{Probability, Rate, UnitError, UnitProblem, parse_deliver, parse_duration, parse_size};

@@ -11,6 +11,11 @@ pub fn nearest_name<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
     wrong.filter(|(wrong, name)| *wrong <= name.len().div_ceil(3)).min().map(|(_, name)| name)
 }
 
+/// What is wrong with a key that is not in `allowed`: the key that was probably meant, and all keys.
+pub fn unknown_key(key: &str, allowed: &[&str]) -> String {
+    format!("no such key{}", nearest(key, allowed))
+}
+
 /// The rest of an error message that named `text`: `; did you mean "stream"? (allowed: stream, arq, block)`.
 pub fn nearest(text: &str, names: &[&str]) -> String {
     let allowed = format!(" (allowed: {})", names.join(", "));

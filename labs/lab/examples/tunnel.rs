@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
+use tidewire_figures::{ascending, quantile};
 use tidewire_lab::hosts::Hosts;
 use tidewire_sim::pair::End;
 
@@ -168,9 +169,9 @@ fn probe(hosts: &Hosts, time: Duration) -> anyhow::Result<[[f64; 2]; 2]> {
             std::thread::sleep(STEP);
         }
     }
-    Ok(found.map(|mut found| {
-        found.sort_by(f64::total_cmp);
-        [0.5, 0.99].map(|share| found[((found.len() - 1) as f64 * share) as usize])
+    Ok(found.map(|found| {
+        let found = ascending(found);
+        [0.5, 0.99].map(|share| quantile(&found, share).unwrap_or(f64::NAN))
     }))
 }
 

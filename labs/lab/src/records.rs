@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proxy::punctual::be_prompt;
 
 /// Bytes of a record's number and time.
@@ -236,20 +237,8 @@ fn is_silence(error: &io::Error) -> bool {
 fn fill(record: &mut [u8], number: u64, made: Duration) {
     record[..8].copy_from_slice(&number.to_be_bytes());
     record[8..HEAD].copy_from_slice(&(made.as_nanos() as u64).to_be_bytes());
-    let mut state = number;
-    for part in record[HEAD..].chunks_mut(8) {
-        part.copy_from_slice(&next(&mut state)[..part.len()]);
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): bytes that cannot
-/// be compressed.
-fn next(state: &mut u64) -> [u8; 8] {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)).to_le_bytes()
+    // Bytes that cannot be compressed.
+    SplitMix64::new(number).fill(&mut record[HEAD..]);
 }
 
 /// Checks and counts arriving records.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
-use tidewire_sim::settings::unknown_key;
+use tidewire_units::unknown_key;
 
 /// Environment variable that names a file to read in place of the user's file and the system's file.
 pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
@@ -167,7 +167,7 @@ impl Setting {
             }
             Some(verb) if names.contains(verb) => command.find_subcommand(verb).into_iter().collect(),
             Some(verb) => {
-                return Err(SettingsError { key: verb.clone(), ..self.error(Unknown(verb, &names).to_string()) });
+                return Err(SettingsError { key: verb.clone(), ..self.error(unknown(verb, &names)) });
             }
         };
         let mut known: Vec<String> =
@@ -176,7 +176,7 @@ impl Setting {
             known = SHARED.map(str::to_owned).to_vec();
         }
         if !known.contains(&self.key) {
-            return Err(self.error(Unknown(&self.key, &known).to_string()));
+            return Err(self.error(unknown(&self.key, &known)));
         }
         let takers = verbs.iter().flat_map(|verb| options(verb)).filter(|(long, _)| *long == self.key);
         for (_, arg) in takers {
@@ -241,13 +241,9 @@ fn environment() -> Vec<Setting> {
     SHARED.iter().filter_map(|key| setting(key)).collect()
 }
 
-/// An unknown key, and the known ones.
-struct Unknown<'a>(&'a str, &'a [String]);
-
-impl fmt::Display for Unknown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        unknown_key(f, self.0, &self.1.iter().map(String::as_str).collect::<Vec<_>>())
-    }
+/// What an error says of an unknown key or section.
+fn unknown(key: &str, known: &[String]) -> String {
+    unknown_key(key, &known.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A wrong setting and its place.

@@ -3,8 +3,6 @@
 //! [`detach`](super::detach) writes it to the output of ssh, [`start`](super::start) finds it there among
 //! what the far user's shell may print. Invariant: neither the text of an error nor `Debug` has the link.
 
-use std::fmt;
-
 use tidewire::link::Link;
 
 /// What the line begins with. Chosen: no shell prints it by chance.
@@ -31,31 +29,16 @@ impl Job {
 }
 
 /// Why a line has no link that this end can use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandoverError {
     /// The far end speaks other versions: its release, and the versions.
+    #[error("tidewire {0} there speaks another protocol ({1}) than tidewire {here} here: install the same \
+                 release on both machines", here = env!("CARGO_PKG_VERSION"))]
     Version(String, String),
     /// The line was cut short, or its link is wrong.
+    #[error("tidewire there answered with a line that has no link: install the same release on both machines")]
     Malformed,
 }
-
-impl fmt::Display for HandoverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(release, speaks) => write!(
-                f,
-                "tidewire {release} there speaks another protocol ({speaks}) than tidewire {} here: install the same \
-                 release on both machines",
-                env!("CARGO_PKG_VERSION")
-            ),
-            Self::Malformed => f.write_str(
-                "tidewire there answered with a line that has no link: install the same release on both machines",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for HandoverError {}
 
 /// The line of a far end that does `job` behind `link`. It holds the secret.
 pub fn write(job: Job, link: &Link) -> String {

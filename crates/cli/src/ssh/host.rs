@@ -14,11 +14,13 @@ const LINK_MARKS: [&str; 3] = ["://", "tws1", "#"];
 pub struct Host(String);
 
 /// Why a text is no host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// It may be a link with a secret.
+    #[error("this looks like a mistyped link: a link begins with tidewire:// and ends with #tws1... or #twp1...")]
     Link,
     /// ssh would take it for an option, or it contains what no host has. The text.
+    #[error("`{0}` is neither a link (tidewire://...), nor @FILE, nor a host for ssh, as in user@host.example")]
     Wrong(String),
 }
 
@@ -91,22 +93,6 @@ impl fmt::Display for Host {
         f.write_str(&self.0)
     }
 }
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Link => f.write_str(
-                "this looks like a mistyped link: a link begins with tidewire:// and ends with #tws1... or #twp1...",
-            ),
-            Self::Wrong(text) => write!(
-                f,
-                "`{text}` is neither a link (tidewire://...), nor @FILE, nor a host for ssh, as in user@host.example"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for HostError {}
 
 /// Quotes a path for the shell of the far host. A `~` or `~user` before the first slash keeps its meaning.
 /// Without a path, it is the folder in which ssh begins.

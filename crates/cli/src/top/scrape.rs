@@ -1,7 +1,6 @@
 //! Asks a job for its figures, and reads the OpenMetrics text that it answers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -16,24 +15,15 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Scrape(BTreeMap<String, f64>);
 
 /// Why there are no figures.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ScrapeError {
     /// Nothing answers, or the answer was cut off.
+    #[error("{0}")]
     Io(io::Error),
     /// The answer is not the figures of a job; carries its first line.
+    #[error("the answer is not the figures of a job: {0:?}")]
     Foreign(String),
 }
-
-impl fmt::Display for ScrapeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Foreign(line) => write!(f, "the answer is not the figures of a job: {line:?}"),
-        }
-    }
-}
-
-impl std::error::Error for ScrapeError {}
 
 impl From<io::Error> for ScrapeError {
     fn from(error: io::Error) -> Self {

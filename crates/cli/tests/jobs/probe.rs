@@ -91,8 +91,8 @@ fn on_a_clean_path_plain_tcp_is_advised_and_its_size_and_order_are_found() {
 fn a_policer_is_named_with_its_rate_and_bucket() {
     let (_server, direct) = server();
     let (_proxy, link) = lossy_link(&direct, &["--rate", "50mbit", "--rtt", "20ms", "--police", "5mbit:50kB"]);
-    // A busy host delays packets behind their times of sending, and one probe in 25 beside two busy loops does
-    // not tell the policer from random losses. In virtual time, `police::tests` hold the exact figures.
+    // A busy host delays packets behind their times of sending, and one probe in 25 beside two busy loops
+    // does not tell the policer from random losses. In virtual time, `police::tests` hold the exact figures.
     let named = (0..4).find_map(|_| {
         let (code, lines) = probe(&link, &["--time", "10s"]);
         assert_eq!(code, Some(0), "{lines:?}");

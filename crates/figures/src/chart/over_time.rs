@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::svg::{COLOURS, WIDTH, escape};
+use super::svg::{COLOURS, PLOT as CURVES, WIDTH, begin, escape, heading};
 
 /// A quantity over time.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Panel {
 }
 
 /// Left and right edge of the plots.
-const EDGES: (f64, f64) = (64.0, 776.0);
+const EDGES: (f64, f64) = (CURVES.0, CURVES.2);
 /// Space above the first panel, height of a plot, and space for its axis.
 const TOP: f64 = 40.0;
 const PLOT: f64 = 200.0;
@@ -42,13 +42,8 @@ pub fn draw(title: &str, panels: &[Panel]) -> String {
     let all = || panels.iter().flat_map(|panel| &panel.traces).flat_map(|trace| &trace.points);
     let seconds = all().map(|point| point.0).fold(1.0, f64::max);
     let height = panels.iter().map(|panel| height_of(panel)).sum::<f64>() + TOP;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{0}</text>\n",
-        escape(title),
-        EDGES.0,
-    );
+    let mut out = begin((WIDTH, height), title);
+    heading(&mut out, title, "");
     let mut top = TOP;
     for panel in panels {
         draw_panel(&mut out, panel, top, seconds);

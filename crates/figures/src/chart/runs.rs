@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::distribution::Distribution;
 
 use super::plane::Plane;
-use super::svg::{COLOURS, PLOT, WIDTH, escape};
+use super::svg::{COLOURS, PLOT, WIDTH, begin, escape, heading};
 
 /// Height without the legend.
 const HEIGHT: f64 = 432.0;
@@ -30,13 +30,8 @@ pub fn draw(runs: &[Run], title: &str) -> String {
     let p99 = runs.iter().map(|run| (run.overhead * 1.05, run.delay.quantile(0.99).unwrap_or_default()));
     let plane = Plane::covering(p99);
     let height = HEIGHT + LINE * (1 + runs.len()) as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{0}</text>\n",
-        escape(title),
-        PLOT.0,
-    );
+    let mut out = begin((WIDTH, height), title);
+    heading(&mut out, title, "");
     plane.grid(&mut out, "bytes on the wire beyond those of the application");
     for (index, run) in runs.iter().enumerate() {
         mark(&mut out, run, index, plane);

@@ -36,18 +36,10 @@ pub struct Caption<'a> {
 pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     let axis = Axis::covering(curves);
     let height = HEIGHT + LINE * (1 + curves.len()) as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{0}</text>\n\
-         <text x=\"{1}\" y=\"42\" fill=\"#555\">{2}</text>\n\
-         <text x=\"{1}\" y=\"{3}\" fill=\"#222\">{4}</text>\n",
-        escape(caption.title),
-        PLOT.0,
-        escape(caption.conditions),
-        height - 14.0,
-        escape(caption.see),
-    );
+    let mut out = begin((WIDTH, height), caption.title);
+    heading(&mut out, caption.title, caption.conditions);
+    let _ =
+        writeln!(out, "<text x=\"{}\" y=\"{}\" fill=\"#222\">{}</text>", PLOT.0, height - 14.0, escape(caption.see));
     grid(&mut out, axis, caption.what);
     for (index, curve) in curves.iter().enumerate() {
         line(&mut out, index, curve, axis);
@@ -57,6 +49,26 @@ pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Begins a picture of a width and a height: its title for readers that cannot see it, and a white ground.
+/// The caller draws, and ends it with `</svg>`.
+pub fn begin((width, height): (f64, f64), title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \
+         font-size=\"13\">\n<title>{}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n",
+        escape(title)
+    )
+}
+
+/// Draws a title above the plot, and what is below it unless that is empty.
+pub fn heading(out: &mut String, title: &str, below: &str) {
+    let (left, title, below) = (PLOT.0, escape(title), escape(below));
+    let _ =
+        writeln!(out, "<text x=\"{left}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{title}</text>");
+    if !below.is_empty() {
+        let _ = writeln!(out, "<text x=\"{left}\" y=\"42\" fill=\"#555\">{below}</text>");
+    }
 }
 
 /// Tidewire's curve has the same colour in every picture. The others take the rest of the palette in turn.

@@ -1,6 +1,5 @@
 //! The application's interface to streams: open, write, read, reset.
 
-use core::fmt;
 use core::time::Duration;
 
 use super::{Connection, State, StreamId};
@@ -17,76 +16,49 @@ const QUEUE: Duration = Duration::from_micros(1_500);
 const LEAST_QUEUE: usize = 2;
 
 /// Why a stream cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum OpenError {
     /// The peer allows no more streams now. [`super::Event::StreamsAvailable`] tells when it does.
+    #[error("the peer allows no more streams now")]
     Limit,
     /// The connection is not established, or it is closed.
+    #[error("the connection is not established")]
     NotConnected,
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Limit => "the peer allows no more streams now",
-            Self::NotConnected => "the connection is not established",
-        })
-    }
-}
-
-impl core::error::Error for OpenError {}
-
 /// Why bytes cannot be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum WriteError {
     /// There is no room now. [`super::Event::Writable`] tells when there is.
+    #[error("no room to write now")]
     Blocked,
     /// This end finished or reset the stream, or it never existed.
+    #[error("the stream was finished or reset by us")]
     Finished,
     /// The peer stopped reading the stream, with this code of the application.
+    #[error("the peer reads no more of the stream (code {0})")]
     Stopped(u64),
     /// The connection is not established, or it is closed.
+    #[error("the connection is not established")]
     NotConnected,
 }
 
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blocked => f.write_str("no room to write now"),
-            Self::Finished => f.write_str("the stream was finished or reset by us"),
-            Self::Stopped(code) => write!(f, "the peer reads no more of the stream (code {code})"),
-            Self::NotConnected => f.write_str("the connection is not established"),
-        }
-    }
-}
-
-impl core::error::Error for WriteError {}
-
 /// Why nothing can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum ReadError {
     /// Nothing was received yet. [`super::Event::Readable`] tells when something was.
+    #[error("nothing to read now")]
     Blocked,
     /// There is no such stream, or it was read to its end or stopped before.
+    #[error("there is no such stream, or it is over")]
     UnknownStream,
     /// The peer reset the stream, with this code of the application. Unread data is lost.
+    #[error("the peer gave the stream up (code {0})")]
     Reset(u64),
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blocked => f.write_str("nothing to read now"),
-            Self::UnknownStream => f.write_str("there is no such stream, or it is over"),
-            Self::Reset(code) => write!(f, "the peer gave the stream up (code {code})"),
-        }
-    }
-}
-
-impl core::error::Error for ReadError {}
 
 impl Connection {
     /// Opens a stream. The peer learns of it with its first bytes.

@@ -1,6 +1,5 @@
 //! The application's interface to messages with deadlines, on their own lanes.
 
-use core::fmt;
 use core::time::Duration;
 
 use super::lanes::Lane;
@@ -49,33 +48,26 @@ struct Terms {
 }
 
 /// Why a lane cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaneError {
     /// All 15 message lanes are open.
+    #[error("all {} lanes of messages are open", MAX_LANES - 1)]
     Limit,
     /// The connection is not established, or it is closed.
+    #[error("the connection is not established")]
     NotConnected,
 }
 
-impl fmt::Display for LaneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit => write!(f, "all {} lanes of messages are open", MAX_LANES - 1),
-            Self::NotConnected => f.write_str("the connection is not established"),
-        }
-    }
-}
-
-impl core::error::Error for LaneError {}
-
 /// Why a message cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// The lane has no room for the message now. [`Event::LaneWritable`] tells when there may be room.
+    #[error("no room for the message now")]
     Blocked,
     /// The message is longer than `most` bytes. Send it in parts, or on a stream.
+    #[error("a message of {len} bytes is longer than {most}: send it in parts, or on a stream")]
     TooLong {
         /// Length of the message.
         len: usize,
@@ -83,25 +75,12 @@ pub enum MessageError {
         most: usize,
     },
     /// The lane was not opened.
+    #[error("the lane was not opened")]
     UnknownLane,
     /// The connection is not established, or it is closed.
+    #[error("the connection is not established")]
     NotConnected,
 }
-
-impl fmt::Display for MessageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blocked => f.write_str("no room for the message now"),
-            Self::TooLong { len, most } => {
-                write!(f, "a message of {len} bytes is longer than {most}: send it in parts, or on a stream")
-            }
-            Self::UnknownLane => f.write_str("the lane was not opened"),
-            Self::NotConnected => f.write_str("the connection is not established"),
-        }
-    }
-}
-
-impl core::error::Error for MessageError {}
 
 impl Connection {
     /// Opens a message lane and returns its id. The peer learns of it with its first message.

@@ -28,29 +28,20 @@ const PROTECTED_BITS: u8 = 0x3f;
 type Header = [u8; SHORT_HEADER_LEN];
 
 /// Why a packet was not sealed. Except for [`SealError::Exhausted`], each is a bug of the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
     /// The key has sealed `MAX_SEALED` packets.
+    #[error("the key has sealed {MAX_SEALED} packets; start a new session")]
     Exhausted,
     /// The packet number is below the lowest unused one; carries the lowest unused one.
+    #[error("the packet number is not one of {0} .. 2^62-1")]
     Number(u64),
     /// The packet has no room for a header, a frame and a tag, or is far longer than a datagram; carries its
     /// length.
+    #[error("{0} bytes cannot hold one packet")]
     Length(usize),
 }
-
-impl fmt::Display for SealError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exhausted => write!(f, "the key has sealed {MAX_SEALED} packets; start a new session"),
-            Self::Number(least) => write!(f, "the packet number is not one of {least} .. 2^62-1"),
-            Self::Length(len) => write!(f, "{len} bytes cannot hold one packet"),
-        }
-    }
-}
-
-impl core::error::Error for SealError {}
 
 /// The key phase cannot advance before a packet of the current phase was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,34 +170,25 @@ impl fmt::Debug for SealingKey {
 }
 
 /// Why a packet was not opened. It is counted under this reason and dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// Too short for a header, a frame and a tag; carries its length.
+    #[error("{0} bytes are too short for a packet")]
     Length(usize),
     /// Its number was opened before.
+    #[error("the packet was seen before")]
     Replayed,
     /// Its number is too far below the highest, or its key is deleted.
+    #[error("the packet is older than the replay window or its key")]
     TooOld,
     /// The tag does not verify.
+    #[error("the tag does not verify")]
     Forged,
     /// The path does not exist; carries its id.
+    #[error("there is no path {0}")]
     Path(u32),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length(len) => write!(f, "{len} bytes are too short for a packet"),
-            Self::Replayed => f.write_str("the packet was seen before"),
-            Self::TooOld => f.write_str("the packet is older than the replay window or its key"),
-            Self::Forged => f.write_str("the tag does not verify"),
-            Self::Path(path) => write!(f, "there is no path {path}"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 /// An opened packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 //! `psk` all peers share one secret. With authentication `key` each peer has a key pair (docs/wire.md section
 //! 3).
 
-use core::fmt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,27 +45,16 @@ impl KeyCredentials {
 }
 
 /// The peer's public key is missing with authentication `key`, or was given with authentication `psk`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerKeyError {
     /// We have a key pair, but the peer's public key was not given.
+    #[error("an endpoint with a key pair connects to a public key: give the peer's")]
     Missing,
     /// A public key was given, but we have only a secret.
+    #[error("an endpoint with a secret connects without a public key: give none, or a key pair of its own")]
     Unused,
 }
-
-impl fmt::Display for PeerKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "an endpoint with a key pair connects to a public key: give the peer's",
-            Self::Unused => {
-                "an endpoint with a secret connects without a public key: give none, or a key pair of its own"
-            }
-        })
-    }
-}
-
-impl core::error::Error for PeerKeyError {}
 
 impl Credentials {
     /// Keys for a handshake that we begin with the peer that has this public key.

@@ -28,38 +28,29 @@ use crate::wire::{
 const NOISE_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - 2 * MAC_LEN;
 
 /// Why a REPLY made no session. The handshake continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// Not an answer to this HELLO: another packet type, or another id, authentication or suite.
+    #[error("the packet is no answer to this hello")]
     NotForUs,
     /// mac1 or the tag of a COOKIE is wrong. Its sender does not know the secret, or not the HELLO.
+    #[error("the answer was made without the secret or the key")]
     Mac,
     /// The Noise message does not open.
+    #[error("the reply's noise message does not open")]
     Noise,
     /// The responder's parameters are invalid.
+    #[error("the reply's {0}")]
     Parameters(ParameterError),
     /// The responder chose an AEAD that was not offered, or its sealed source id differs from the one in the
     /// header.
+    #[error("the reply's sealed part contradicts its header or the offer")]
     Binding,
     /// The handshake already made a session, and this is the second copy.
+    #[error("the handshake is over")]
     Finished,
 }
-
-impl fmt::Display for HandshakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotForUs => f.write_str("the packet is no answer to this hello"),
-            Self::Mac => f.write_str("the answer was made without the secret or the key"),
-            Self::Noise => f.write_str("the reply's noise message does not open"),
-            Self::Parameters(error) => write!(f, "the reply's {error}"),
-            Self::Binding => f.write_str("the reply's sealed part contradicts its header or the offer"),
-            Self::Finished => f.write_str("the handshake is over"),
-        }
-    }
-}
-
-impl core::error::Error for HandshakeError {}
 
 /// One handshake on the side that connects.
 pub struct Initiator {

@@ -4,8 +4,6 @@
 //! accepted profile keeps its layout for the whole life of a lane, and its code has every row that its
 //! policies use.
 
-use core::fmt;
-
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
@@ -17,27 +15,50 @@ use crate::wire::code_name;
 pub(super) const MOST_CAUCHY: u16 = 255;
 
 /// Two choices of a profile that do not fit together.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
     /// The redundancy closes generations, but the lane slides.
+    #[error(
+        "redundancy {0} needs generations, but this profile slides: take the profile \
+                     block:K,R, sphinx, rcdp or bucket"
+    )]
     NeedsGenerations(Proactive),
     /// The redundancy mixes any adjacent symbols, but the lane is in generations.
+    #[error(
+        "redundancy {0} needs a sliding window, but this profile is in generations: take the profile \
+                 stream, or redundancy none"
+    )]
     NeedsSliding(Proactive),
     /// The answer mixes any adjacent symbols, but the lane is in generations.
+    #[error(
+        "the answer {0} needs a sliding window, but this profile is in generations: take the answer open \
+                 or resend, or deficit with bucket"
+    )]
     AnswerNeedsSliding(Answer),
     /// The answer sends lost source symbols again, but the redundancy sends combinations instead of them.
+    #[error(
+        "the answer {0} sends lost source symbols again, and the redundancy {1} sends none: take the \
+                 answer deficit or open"
+    )]
     AnswerNeedsSources(Answer, Proactive),
     /// The answer is for the blocks of `sphinx`.
+    #[error("the answer {0} is for the blocks of sphinx: take the profile sphinx")]
     AnswerNeedsBlocks(Answer),
     /// The code has rows for closed generations only, but the lane slides.
+    #[error("code {} needs generations, but this profile slides: take the code rlc, or the profile block:K,R", code_name(*.0))]
     CodeNeedsGenerations(Code),
     /// The code does not send source symbols, and the redundancy has no repairs that replace them.
+    #[error("code {} sends repairs instead of source symbols: take the redundancy sphinx:K or block:K,R", code_name(*.0))]
     CodeNeedsBlocks(Code),
     /// The repairs of the code do not replace any source symbols of a block, and the redundancy sends nothing
     /// else.
+    #[error("code {} needs source symbols that are sent again, and this redundancy sends only repairs: take the \
+                 code rlc, or the redundancy sphinx:K", code_name(*.0))]
     CodeNeedsAnswers(Code),
     /// A Cauchy code has fewer rows than `k` and `r` together need.
+    #[error("code cauchy has {MOST_CAUCHY} source and repair symbols in a generation at most, and {k} with {r} are \
+                 {}: take the code rlc16, or smaller blocks", u32::from(*.k) + u32::from(*.r))]
     TooFewRows {
         /// Source symbols of a generation.
         k: u16,
@@ -45,62 +66,6 @@ pub enum Mismatch {
         r: u16,
     },
 }
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NeedsGenerations(proactive) => {
-                write!(
-                    f,
-                    "redundancy {proactive} needs generations, but this profile slides: take the profile \
-                     block:K,R, sphinx, rcdp or bucket"
-                )
-            }
-            Self::NeedsSliding(proactive) => write!(
-                f,
-                "redundancy {proactive} needs a sliding window, but this profile is in generations: take the profile \
-                 stream, or redundancy none"
-            ),
-            Self::AnswerNeedsSliding(answer) => write!(
-                f,
-                "the answer {answer} needs a sliding window, but this profile is in generations: take the answer open \
-                 or resend, or deficit with bucket"
-            ),
-            Self::AnswerNeedsSources(answer, proactive) => write!(
-                f,
-                "the answer {answer} sends lost source symbols again, and the redundancy {proactive} sends none: take the \
-                 answer deficit or open"
-            ),
-            Self::AnswerNeedsBlocks(answer) => {
-                write!(f, "the answer {answer} is for the blocks of sphinx: take the profile sphinx")
-            }
-            Self::CodeNeedsGenerations(code) => write!(
-                f,
-                "code {} needs generations, but this profile slides: take the code rlc, or the profile block:K,R",
-                code_name(*code)
-            ),
-            Self::CodeNeedsBlocks(code) => write!(
-                f,
-                "code {} sends repairs instead of source symbols: take the redundancy sphinx:K or block:K,R",
-                code_name(*code)
-            ),
-            Self::CodeNeedsAnswers(code) => write!(
-                f,
-                "code {} needs source symbols that are sent again, and this redundancy sends only repairs: take the \
-                 code rlc, or the redundancy sphinx:K",
-                code_name(*code)
-            ),
-            Self::TooFewRows { k, r } => write!(
-                f,
-                "code cauchy has {MOST_CAUCHY} source and repair symbols in a generation at most, and {k} with {r} are \
-                 {}: take the code rlc16, or smaller blocks",
-                u32::from(*k) + u32::from(*r)
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Mismatch {}
 
 impl Profile {
     /// Checks that the profile's choices fit together.

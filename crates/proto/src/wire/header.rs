@@ -103,22 +103,29 @@ impl Suite {
 }
 
 /// Why a datagram is not a packet of ours. It is counted under this reason and dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
     /// The datagram is shorter than any such packet.
+    #[error("the datagram is too short for a packet")]
     Truncated,
     /// The fixed bit of the short form is 0, which is reserved.
+    #[error("the fixed bit is 0")]
     FixedBit,
     /// A long packet that version 1 never sends (VERSIONS); carries the type.
+    #[error("long packet of type {0}, which version 1 does not send")]
     Kind(u8),
     /// A long packet of another version.
+    #[error("version {0:#010x} is not {VERSION:#010x}")]
     Version(u32),
     /// An authentication that this build does not support; carries its number.
+    #[error("authentication {0} is unknown")]
     Auth(u8),
     /// A Noise suite that this build does not know; carries its number.
+    #[error("noise suite {0} is unknown")]
     Suite(u8),
     /// The packet has the wrong length for its type; carries the length.
+    #[error("{0} bytes are not the length of this long packet")]
     Length(usize),
 }
 
@@ -127,22 +134,6 @@ impl From<Truncated> for HeaderError {
         Self::Truncated
     }
 }
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("the datagram is too short for a packet"),
-            Self::FixedBit => f.write_str("the fixed bit is 0"),
-            Self::Kind(kind) => write!(f, "long packet of type {kind}, which version 1 does not send"),
-            Self::Version(version) => write!(f, "version {version:#010x} is not {VERSION:#010x}"),
-            Self::Auth(auth) => write!(f, "authentication {auth} is unknown"),
-            Self::Suite(suite) => write!(f, "noise suite {suite} is unknown"),
-            Self::Length(len) => write!(f, "{len} bytes are not the length of this long packet"),
-        }
-    }
-}
-
-impl core::error::Error for HeaderError {}
 
 /// A handshake packet: its clear fields, borrowed from the datagram. mac1 is not checked yet.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,8 @@
 
 use core::fmt::Write;
 
+use tidewire_figures::chart::svg::begin;
+
 use crate::decision::{BURSTS, CAP, DELIVER, Decision, Flow, RTTS_MS};
 
 /// One plot: its axis, and a line of decisions for each of [`BURSTS`].
@@ -75,10 +77,7 @@ fn over_loss(title: String, flow: Flow) -> Panel {
 
 fn draw(title: &str, rows: &[Vec<Panel>]) -> String {
     let height = TOP + ROW * rows.len() as f64 + LEGEND;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{title}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n"
-    );
+    let mut out = begin((WIDTH, height), title);
     text(&mut out, (LEFT, 26.0), "start", "#222\" font-size=\"16\" font-weight=\"600", title);
     for (row, panels) in rows.iter().enumerate() {
         for (column, panel) in panels.iter().enumerate() {

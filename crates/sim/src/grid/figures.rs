@@ -57,11 +57,7 @@ impl Measured {
     /// each figure.
     pub(super) fn of(cell: &Cell, profile: Profile, seeds: u64, seconds: u32) -> Self {
         let runs: Vec<Self> = (1..=seeds).map(|seed| run(cell, profile, seed, seconds)).collect();
-        let median = |of: &dyn Fn(&Self) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
+        let median = |of: &dyn Fn(&Self) -> f64| tidewire_figures::median(runs.iter().map(of));
         let figures = |part: Part| Figures {
             sent_per_byte: median(&|run| run.part(part).sent_per_byte),
             mean_ms: median(&|run| run.part(part).mean_ms),

@@ -9,6 +9,8 @@ mod closed;
 
 pub use closed::{Outcome, block, block_open, retransmission, streaming};
 
+use tidewire_figures::rank::quantile_of_counts;
+
 use crate::link::{Loss, LossProcess};
 
 /// Number of source symbols by delay in slots.
@@ -40,13 +42,7 @@ impl Delays {
 
     /// The delay that a fraction `q` does not exceed.
     pub fn quantile(&self, q: f64) -> u64 {
-        let rank = (q * self.count() as f64).ceil() as u64;
-        let mut below = 0;
-        let found = self.counts.iter().position(|count| {
-            below += count;
-            below >= rank
-        });
-        found.unwrap_or(0) as u64
+        quantile_of_counts(self.counts(), self.count(), q).unwrap_or(0)
     }
 
     /// Delays and their counts, ascending.

@@ -5,7 +5,6 @@
 //! number; a dropped datagram takes no tokens; over any time the policer passes at most its burst and what
 //! its rate carries.
 
-use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -64,14 +63,18 @@ impl Police {
 }
 
 /// Steps that no policer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImpossiblePolice {
     /// The step that begins at `from` has a bucket of 0 bytes.
+    #[error("a bucket of 0 bytes from {from:?} on would pass nothing: write for example \"10mbit:50kB\"")]
     NoRoom {
         /// When the step begins.
         from: Duration,
     },
     /// A step does not begin later than the one before.
+    #[error(
+        "a step from {from:?} on follows one from {before:?} on: each step needs a later time, such as \"5s.. none\""
+    )]
     NotLater {
         /// When the step before begins.
         before: Duration,
@@ -79,22 +82,6 @@ pub enum ImpossiblePolice {
         from: Duration,
     },
 }
-
-impl fmt::Display for ImpossiblePolice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRoom { from } => {
-                write!(f, "a bucket of 0 bytes from {from:?} on would pass nothing: write for example \"10mbit:50kB\"")
-            }
-            Self::NotLater { before, from } => write!(
-                f,
-                "a step from {from:?} on follows one from {before:?} on: each step needs a later time, such as \"5s.. none\""
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ImpossiblePolice {}
 
 /// A policer in operation.
 #[derive(Clone, Debug)]

@@ -2,13 +2,14 @@
 //!
 //! Each impairment of a link has its own stream and draws by the serial number of the datagram. So switching
 //! off loss does not change the jitter, and the fate of datagram 1,000 does not depend on the other
-//! impairments. The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-//! generators, OOPSLA 2014), whose n-th output is a hash of the n-th multiple of its increment.
+//! impairments. The generator is [`SplitMix64`], whose n-th output is a hash of n times its step.
 
 use core::time::Duration;
 
-use super::config::nanos;
+use tidewire_codec::SplitMix64;
 use tidewire_units::Probability;
+
+use super::config::nanos;
 
 /// The decision that a stream of draws makes. The number distinguishes the streams of one link.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +36,13 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
-        Self { key: mix(mix(seed).wrapping_add(purpose as u64)) }
+        Self { key: SplitMix64::mix(SplitMix64::mix(seed).wrapping_add(purpose as u64)) }
     }
 
     /// Draw `index`: 64 uniform bits.
     pub(super) fn bits(self, index: u64) -> u64 {
-        mix(self.key.wrapping_add(index.wrapping_add(1).wrapping_mul(INCREMENT)))
+        // Output `index` of the sequence from `key`.
+        SplitMix64::new(self.key.wrapping_add(index.wrapping_mul(SplitMix64::STEP))).bits()
     }
 
     /// Draw `index`: uniform in `[0, 1)`, a multiple of 2^-53.
@@ -63,32 +65,12 @@ impl Stream {
 
 /// A seed for the opposite direction of the link seeded with `seed`.
 pub(crate) fn opposite(seed: u64) -> u64 {
-    mix(seed ^ INCREMENT)
+    SplitMix64::mix(seed ^ SplitMix64::STEP)
 }
-
-/// SplitMix64's output function: a bijection on 64 bits whose outputs on consecutive multiples of `INCREMENT`
-/// pass tests of randomness.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// SplitMix64's increment: 2^64 divided by the golden ratio, made odd.
-const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn matches_splitmix64_seeded_with_zero() {
-        // The published first outputs of SplitMix64 from seed 0.
-        let stream = Stream { key: 0 };
-        assert_eq!(stream.bits(0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(stream.bits(1), 0x6e78_9e6a_a1b9_65f4);
-        assert_eq!(stream.bits(2), 0x06c4_5d18_8009_454f);
-    }
 
     #[test]
     fn the_streams_of_a_link_and_of_its_opposite_are_unrelated() {

@@ -6,7 +6,6 @@
 //! after which the trace starts again. As in mahimahi, an opportunity serves what waits at that time, several
 //! small packets or a part of a large one. An unused opportunity is lost.
 
-use core::fmt;
 use std::sync::Arc;
 
 /// IP bytes of one delivery opportunity: mahimahi's packet size, the payload of a full Ethernet frame.
@@ -121,33 +120,24 @@ impl TraceCursor {
 }
 
 /// Why a text is not a rate trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// A line is not a whole number of milliseconds below 2^40 (35 years).
+    #[error("line {line} is not a time in whole milliseconds, such as 42")]
     NotMillis {
         /// The number of the line, from 1.
         line: usize,
     },
     /// A line has an earlier time than the line before.
+    #[error("line {line} lies before the line above it: sort the times")]
     BackInTime {
         /// The number of the line, from 1.
         line: usize,
     },
     /// There is no opportunity after 0 ms, so the trace has no rate.
+    #[error("a rate trace needs at least one time above 0 ms")]
     NoTime,
 }
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotMillis { line } => write!(f, "line {line} is not a time in whole milliseconds, such as 42"),
-            Self::BackInTime { line } => write!(f, "line {line} lies before the line above it: sort the times"),
-            Self::NoTime => write!(f, "a rate trace needs at least one time above 0 ms"),
-        }
-    }
-}
-
-impl core::error::Error for TraceError {}
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 

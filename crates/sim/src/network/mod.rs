@@ -31,6 +31,7 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 
 use agent::{Addressee, Agent, Cargo, Letter, Sent};
@@ -237,4 +238,4 @@ impl Network {
 
 /// The odd number next to 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3,
 /// section 6.4).
-const FOLD: u64 = 0x9e37_79b9_7f4a_7c15;
+const FOLD: u64 = SplitMix64::STEP;

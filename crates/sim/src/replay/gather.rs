@@ -7,7 +7,6 @@
 //! in order when it and all before it were known. Memory: about 50 bytes for each packet, and 20 for each
 //! symbol.
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -75,14 +74,17 @@ struct Report {
 }
 
 /// Why a recording cannot be run again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoReplay {
     /// No connection was made.
+    #[error("the recording has no connection")]
     NoConnection,
     /// The recorded end wrote nothing.
+    #[error("this end wrote nothing: give the recording of the end that sends")]
     NothingWritten,
     /// The recorded end wrote hardly anything beside what it read: the flow went in the other direction.
+    #[error("this end wrote {written} bytes and read {read}: give the recording of the end that sends")]
     Receiver {
         /// Bytes that the application wrote.
         written: u64,
@@ -90,33 +92,15 @@ pub enum NoReplay {
         read: u64,
     },
     /// No FEEDBACK was recorded, so no fate is known.
+    #[error("the recording ends before the first FEEDBACK, so no fate of a packet is known")]
     NoFeedback,
     /// A time is further than a year from the beginning of the connection, so the file is not genuine.
+    #[error("an event is said to be {} days after its connection was made", .at.as_secs() / 86_400)]
     Time {
         /// The time since the connection was made.
         at: Duration,
     },
 }
-
-impl fmt::Display for NoReplay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoConnection => f.write_str("the recording has no connection"),
-            Self::NothingWritten => f.write_str("this end wrote nothing: give the recording of the end that sends"),
-            Self::Receiver { written, read } => {
-                write!(f, "this end wrote {written} bytes and read {read}: give the recording of the end that sends")
-            }
-            Self::NoFeedback => {
-                f.write_str("the recording ends before the first FEEDBACK, so no fate of a packet is known")
-            }
-            Self::Time { at } => {
-                write!(f, "an event is said to be {} days after its connection was made", at.as_secs() / 86_400)
-            }
-        }
-    }
-}
-
-impl core::error::Error for NoReplay {}
 
 /// Gathers the flow of one connection: pass all of its events to [`Self::take`], in their order.
 #[derive(Debug, Default)]

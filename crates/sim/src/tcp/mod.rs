@@ -28,6 +28,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 
 pub use control::{Control, Moment, Reno, Window};
@@ -98,12 +99,5 @@ impl Ack {
 /// Digest of the bytes `start..end` of a stream. Digests of adjacent ranges add up to that of their union, so
 /// the sum over all delivered segments tells whether each byte came once and whether it was the right one.
 pub fn content(start: u64, end: u64) -> u64 {
-    mark(end).wrapping_sub(mark(start))
-}
-
-/// A bijection without structure: the output function of SplitMix64.
-fn mark(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    SplitMix64::mix(end).wrapping_sub(SplitMix64::mix(start))
 }

@@ -8,7 +8,6 @@
 //! [`Load`](crate::load::Load) carries a [`Video`] in virtual time. The lab does so in real time, over our
 //! stream and over kernel TCP. Invariant: nothing here has a clock, so both measure by the same rules.
 
-use core::fmt;
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, Read};
@@ -96,25 +95,16 @@ impl FrameTrace {
 }
 
 /// Why a file gave no frame trace.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnreadTrace {
     /// The file cannot be read, or is not UTF-8 text.
+    #[error("{0}")]
     File(io::Error),
     /// The file has more than [`LONGEST_TEXT`] bytes.
+    #[error("the file has more than {LONGEST_TEXT} bytes: keep {MOST_FRAMES} frames")]
     TooLong,
     /// The text is not a frame trace.
+    #[error("{0}")]
     Text(FrameTraceError),
 }
-
-impl fmt::Display for UnreadTrace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::TooLong => write!(f, "the file has more than {LONGEST_TEXT} bytes: keep {MOST_FRAMES} frames"),
-            Self::Text(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for UnreadTrace {}

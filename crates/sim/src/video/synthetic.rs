@@ -12,7 +12,6 @@
 //!
 //! With the default parameters any ten seconds are within 1 % of the stated rate.
 
-use core::fmt;
 use core::time::Duration;
 
 use super::trace::{Frame, FrameTrace, FrameTraceError, MOST_FRAMES};
@@ -130,10 +129,11 @@ impl Synthetic {
 }
 
 /// Why there is no trace with these parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyntheticError {
     /// A parameter is out of its range.
+    #[error("{what} is out of range (allowed: {allowed})")]
     Range {
         /// The parameter.
         what: &'static str,
@@ -141,29 +141,15 @@ pub enum SyntheticError {
         allowed: &'static str,
     },
     /// The video has fewer than two frames, or more than [`MOST_FRAMES`].
+    #[error("the video would have {frames} frames: choose a time with 2 to {MOST_FRAMES} frames")]
     Length {
         /// The number of frames.
         frames: u128,
     },
     /// A frame would be empty, or longer than [`LARGEST_FRAME`](super::LARGEST_FRAME).
+    #[error("a frame would have no byte or more than 64 MiB: choose a rate that fits the frames per second")]
     FrameSize,
 }
-
-impl fmt::Display for SyntheticError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range { what, allowed } => write!(f, "{what} is out of range (allowed: {allowed})"),
-            Self::Length { frames } => {
-                write!(f, "the video would have {frames} frames: choose a time with 2 to {MOST_FRAMES} frames")
-            }
-            Self::FrameSize => f.write_str(
-                "a frame would have no byte or more than 64 MiB: choose a rate that fits the frames per second",
-            ),
-        }
-    }
-}
-
-impl core::error::Error for SyntheticError {}
 
 #[cfg(test)]
 mod tests {

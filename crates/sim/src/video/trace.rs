@@ -207,60 +207,43 @@ fn parse_millis(text: &str) -> Option<Duration> {
 }
 
 /// Why a text is not a frame trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameTraceError {
     /// A line does not consist of two values.
+    #[error("line {line} is not a time in milliseconds and a number of bytes, such as 33.3 4200")]
     NotAFrame {
         /// The number of the line, from 1.
         line: usize,
     },
     /// A time is not a number of milliseconds, or is above [`LATEST_FRAME`].
+    #[error("line {line} does not begin with a time from 0 to {} ms with at most six digits behind the point", LATEST_FRAME.as_millis())]
     Time {
         /// The number of the line, from 1.
         line: usize,
     },
     /// A length is not a whole number from 1 to [`LARGEST_FRAME`].
+    #[error("line {line} does not end with a whole number of bytes from 1 to {LARGEST_FRAME}")]
     Bytes {
         /// The number of the line, from 1.
         line: usize,
     },
     /// A frame has an earlier time than the frame before.
+    #[error("line {line} lies before the frame above it: sort the times")]
     BackInTime {
         /// The number of the line, from 1.
         line: usize,
     },
     /// There are more than [`MOST_FRAMES`] frames.
+    #[error("line {line} is frame {}: keep {MOST_FRAMES} frames", MOST_FRAMES + 1)]
     TooMany {
         /// The number of the line of the first frame that is too many.
         line: usize,
     },
     /// There are no two frames with different times, so the trace has no rate.
+    #[error("a frame trace needs at least two frames with different times")]
     NoTime,
 }
-
-impl fmt::Display for FrameTraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAFrame { line } => {
-                write!(f, "line {line} is not a time in milliseconds and a number of bytes, such as 33.3 4200")
-            }
-            Self::Time { line } => write!(
-                f,
-                "line {line} does not begin with a time from 0 to {} ms with at most six digits behind the point",
-                LATEST_FRAME.as_millis()
-            ),
-            Self::Bytes { line } => {
-                write!(f, "line {line} does not end with a whole number of bytes from 1 to {LARGEST_FRAME}")
-            }
-            Self::BackInTime { line } => write!(f, "line {line} lies before the frame above it: sort the times"),
-            Self::TooMany { line } => write!(f, "line {line} is frame {}: keep {MOST_FRAMES} frames", MOST_FRAMES + 1),
-            Self::NoTime => f.write_str("a frame trace needs at least two frames with different times"),
-        }
-    }
-}
-
-impl core::error::Error for FrameTraceError {}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use tidewire_figures::quantile;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, StreamId, WriteError};
@@ -109,7 +110,7 @@ fn run(count: usize, loss: &str) -> Crowd {
 impl Crowd {
     fn p99(&self) -> Duration {
         assert!(self.delays.len() > 850, "{}", self.delays.len());
-        self.delays[self.delays.len() * 99 / 100]
+        quantile(&self.delays, 0.99).expect("they are many")
     }
 }
 

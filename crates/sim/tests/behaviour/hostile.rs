@@ -3,6 +3,7 @@
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::connection::Received;
 use tidewire_sim::pair::End;
@@ -16,16 +17,14 @@ fn garbage_is_counted_and_changes_nothing() {
     let clean = trial.run();
     let mut run = trial.start();
     let from = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 7_700));
-    let (mut state, mut thrown) = (1_u64, 0);
+    let (mut random, mut thrown) = (SplitMix64::new(1), 0);
     for millis in 0..1_000 {
         let at = Time::from_millis(100 + millis);
         run.until(at);
         let at = run.pair.local(End::Far);
         for _ in 0..100 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let len = (state >> 33) as usize % 1_500;
-            let mut datagram: Vec<u8> =
-                (0..len).map(|i| (state >> (i % 56)) as u8 ^ (i as u8).wrapping_mul(31)).collect();
+            let mut datagram = vec![0; random.below(1_500) as usize];
+            random.fill(&mut datagram);
             run.pair.endpoint(End::Far).handle_datagram(Received {
                 at,
                 from,

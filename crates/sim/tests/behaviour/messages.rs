@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, LaneConfig, LaneId};
@@ -25,7 +26,7 @@ const QUEUE: Duration = Duration::from_millis(60);
 
 /// A sender of messages of random lengths on several lanes, and the oracle at the other end.
 struct Feed {
-    draw: u64,
+    random: SplitMix64,
     handles: [Option<ConnectionHandle>; 2],
     lanes: Vec<LaneConfig>,
     /// Mean length of a message in bytes, and interval between two messages.
@@ -50,7 +51,7 @@ struct Feed {
 impl Feed {
     fn new(seed: u64, lanes: Vec<LaneConfig>) -> Self {
         Self {
-            draw: seed,
+            random: SplitMix64::new(seed),
             handles: [None; 2],
             sent: vec![Vec::new(); lanes.len()],
             newest: vec![0; lanes.len()],
@@ -68,11 +69,6 @@ impl Feed {
         }
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.draw = self.draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.draw >> 33) % bound
-    }
-
     fn send(&mut self, now: Time, connection: &mut Connection) {
         if self.sent.iter().all(Vec::is_empty) && self.next == Time::ZERO {
             for (n, lane) in self.lanes.iter().enumerate() {
@@ -85,9 +81,9 @@ impl Feed {
             self.next += self.interval;
             for lane in 0..self.lanes.len() {
                 // Small messages, messages of several symbols, and sometimes a large one.
-                let most =
-                    [self.mean / 4, self.mean, self.mean * 2, self.mean * 12][self.below(8) as usize % 4 * 3 / 4];
-                let len = 8 + self.below(most) as usize;
+                let most = [self.mean / 4, self.mean, self.mean * 2, self.mean * 12]
+                    [self.random.below(8) as usize % 4 * 3 / 4];
+                let len = 8 + self.random.below(most) as usize;
                 let number = self.sent[lane].len();
                 match connection.send_message(now, LaneId(lane as u32 + 1), &body(lane, number, len), self.lifetime) {
                     Ok(()) => self.sent[lane].push((len, now)),

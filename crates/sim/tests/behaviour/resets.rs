@@ -5,6 +5,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, ReadError, StreamId, WriteError};
@@ -33,7 +34,7 @@ struct Half {
 }
 
 struct Chaos {
-    draw: u64,
+    random: SplitMix64,
     handles: [Option<ConnectionHandle>; 2],
     halves: [BTreeMap<StreamId, Half>; 2],
     opened: [usize; 2],
@@ -46,15 +47,10 @@ struct Chaos {
 }
 
 impl Chaos {
-    fn next(&mut self, bound: u64) -> u64 {
-        self.draw = self.draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.draw >> 33) % bound
-    }
-
     fn half(&mut self) -> Half {
-        let total = self.next(60_000);
-        let resets_at = (self.next(3) == 0).then(|| self.next(total + 1));
-        let stops_at = (self.next(3) == 0).then(|| self.next(30_000));
+        let total = self.random.below(60_000);
+        let resets_at = (self.random.below(3) == 0).then(|| self.random.below(total + 1));
+        let stops_at = (self.random.below(3) == 0).then(|| self.random.below(30_000));
         Half { total, written: 0, resets_at, stops_at, read: 0, writes: true, reads: true }
     }
 
@@ -195,7 +191,7 @@ fn streams_given_up_at_random_leave_nothing_wrong_and_nothing_behind() {
         link.set_seed(seed);
         let mut pair = Pair::new(config.clone(), config, &link, seed);
         let mut chaos = Chaos {
-            draw: seed,
+            random: SplitMix64::new(seed),
             handles: [None; 2],
             halves: Default::default(),
             opened: [0; 2],

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::path::Path;
 
+use tidewire_figures::{ascending, median};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
@@ -33,14 +34,12 @@ fn run(rtt_ms: u64, loss: &str, (record, bps): (u64, f64), seconds: f64, seed: u
     let mut run = trial.start();
     run.until(run.began() + trial.limit);
     let one_way = Duration::from_millis(rtt_ms) / 2;
-    let mut delays: Vec<f64> =
-        run.load.arrivals().iter().map(|arrival| (arrival.delay() - one_way).as_secs_f64() * 1e3).collect();
-    delays.sort_by(f64::total_cmp);
+    let delays = ascending(run.load.arrivals().iter().map(|arrival| (arrival.delay() - one_way).as_secs_f64() * 1e3));
     let report = run.report();
     assert!(report.done, "{rtt_ms} ms, {loss}, seed {seed}: {report:?}");
     let outcome = Outcome {
         sent_per_byte: report.sent_per_byte(),
-        median: delays[delays.len() / 2],
+        median: median(delays.iter().copied()),
         largest: delays[delays.len() - 1],
         seconds: report.seconds,
     };

@@ -1,6 +1,7 @@
 //! The `sphinx` profiles: blocks, compensation, codes, and rate control by marks.
 
 use tidewire_codec::Code;
+use tidewire_figures::{ascending, quantile};
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::{Profile, SPHINX_PRINTED, STREAM, sphinx};
 use tidewire_proto::redundancy::{Answer, Redundancy, Trigger};
@@ -129,9 +130,8 @@ fn blocks_are_complete_within_a_round_trip_and_a_quarter() {
         assert!(run.until(end));
         // Without the start, in which the window grows.
         let settled = run.load.arrivals().iter().filter(|arrival| arrival.made > Duration::from_secs(1));
-        let mut delays: Vec<f64> = settled.map(|arrival| 1e3 * arrival.delay().as_secs_f64()).collect();
-        delays.sort_by(f64::total_cmp);
-        let (p99, bound) = (delays[delays.len() * 99 / 100], 5.0 + 100_000.0 * 8e-3 / mbit + 12.5);
+        let delays = ascending(settled.map(|arrival| 1e3 * arrival.delay().as_secs_f64()));
+        let (p99, bound) = (quantile(&delays, 0.99).unwrap(), 5.0 + 100_000.0 * 8e-3 / mbit + 12.5);
         assert!(p99 <= bound, "{rate}: {p99:.1} ms, at most {bound:.1}");
     }
 }

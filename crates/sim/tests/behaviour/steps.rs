@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use tidewire_figures::{ascending, quantile};
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_sim::load::{Flow, Load};
@@ -36,9 +37,7 @@ struct Outcome {
 impl Outcome {
     fn quantile(&self, from: f64, to: f64, q: f64) -> f64 {
         let within = self.delays.iter().filter(|delay| delay.0 >= from && delay.0 < to);
-        let mut delays: Vec<f64> = within.map(|delay| delay.1).collect();
-        delays.sort_by(f64::total_cmp);
-        delays[((delays.len() as f64 * q) as usize).min(delays.len() - 1)]
+        quantile(&ascending(within.map(|delay| delay.1)), q).expect("records were sent")
     }
 
     fn share(&self, slice: usize) -> f64 {

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use tidewire_codec::SplitMix64;
 use tidewire_sim::settings::Direction;
 
 use super::{AHEAD, BACK, BOTH, Case, Outcome};
@@ -51,17 +52,12 @@ struct Drawn {
     settings: Vec<(Direction, &'static str, String)>,
 }
 
-/// Uniform numbers from 0 to 1 (SplitMix64, Steele 2014).
-struct Draw(u64);
+/// Numbers of a range.
+struct Draw(SplitMix64);
 
 impl Draw {
     fn real(&mut self, from: f64, to: f64) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        from + (to - from) * (bits >> 11) as f64 / (1_u64 << 53) as f64
+        from + (to - from) * self.0.unit()
     }
 
     fn log(&mut self, from: f64, to: f64) -> f64 {
@@ -71,7 +67,7 @@ impl Draw {
 
 impl Drawn {
     fn new(seed: u64) -> Self {
-        let draw = &mut Draw(seed);
+        let draw = &mut Draw(SplitMix64::new(seed));
         let kind = KINDS[draw.real(0.0, KINDS.len() as f64) as usize];
         let mbit = draw.log(5.0, 50.0);
         let rtt = draw.log(10.0, 150.0);

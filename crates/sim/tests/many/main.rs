@@ -8,6 +8,7 @@ mod drawn;
 use core::time::Duration;
 use std::path::Path;
 
+use tidewire_figures::ascending;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_sim::duplex::DuplexConfig;
@@ -139,14 +140,11 @@ fn flows_of_ours_share_a_link_evenly_with_a_short_queue() {
 #[ignore = "slow: seconds of processor time"]
 fn flows_that_begin_at_nearly_the_same_time_drop_nothing() {
     let outcomes = (1..=5).map(|seed| Case { ahead: 20, back: 0, gap: gap(50), settings: &HOME }.run(seed));
-    let mut jain: Vec<_> = outcomes
-        .map(|outcome| {
-            assert!(outcome.sum() >= 0.92 * 25.0 && outcome.dropped <= 0.005, "{}", outcome.dropped);
-            assert!(outcome.queue <= 20.0, "{} ms", outcome.queue);
-            outcome.jain()
-        })
-        .collect();
-    jain.sort_by(f64::total_cmp);
+    let jain = ascending(outcomes.map(|outcome| {
+        assert!(outcome.sum() >= 0.92 * 25.0 && outcome.dropped <= 0.005, "{}", outcome.dropped);
+        assert!(outcome.queue <= 20.0, "{} ms", outcome.queue);
+        outcome.jain()
+    }));
     assert!(jain[0] >= 0.2 && jain[2] >= 0.8, "{jain:.3?}");
 }
 

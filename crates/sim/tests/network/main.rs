@@ -6,19 +6,16 @@
 use core::fmt::Write;
 use std::path::Path;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::Time;
 use tidewire_sim::network::{Network, Plan, Report};
 
-/// A sequence of choices that follows from a seed (SplitMix64).
-struct Draw(u64);
+/// A sequence of choices that follows from a seed.
+struct Draw(SplitMix64);
 
 impl Draw {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+        self.0.below(n)
     }
 
     fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
@@ -28,7 +25,7 @@ impl Draw {
 
 /// The scenario of a seed: a chain of routers, hosts and further links at random, and up to eight flows.
 fn scenario(seed: u64) -> String {
-    let mut draw = Draw(seed);
+    let mut draw = Draw(SplitMix64::new(seed));
     let (routers, hosts) = (1 + draw.below(4), 2 + draw.below(4));
     let mut text = format!("seed = {seed}\ntime = \"{}s\"\n", 2 + draw.below(4));
     let mut names: Vec<String> = Vec::new();

@@ -11,6 +11,7 @@ use core::num::ParseIntError;
 use core::str::FromStr;
 use core::time::Duration;
 
+use tidewire_codec::SplitMix64;
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::{ARQ, Profile, STREAM, block};
 use tidewire_proto::rate::RateControl;
@@ -119,7 +120,7 @@ pub struct Case {
 impl Case {
     pub fn new(seed: Seed) -> Self {
         let second = seed.0 >= Generator::Second;
-        let draw = &mut Draw(seed.state());
+        let draw = &mut Draw(SplitMix64::new(seed.state()));
         let rate = draw.log(0.5e6, if second { 300e6 } else { 200e6 });
         let rtt = Duration::from_secs_f64(if second { draw.log(0.0001, 1.2) } else { draw.log(0.001, 0.5) });
         let queue = rate / 8.0 * rtt.as_secs_f64() * draw.real(0.3, 2.0) + 1_500.0 * draw.real(10.0, 40.0);
@@ -365,20 +366,13 @@ fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
     flows
 }
 
-/// SplitMix64: the draws of a seed must not change with a library.
+/// The draws of a seed, which must not change with a library.
 #[derive(Debug)]
-pub struct Draw(pub u64);
+pub struct Draw(pub SplitMix64);
 
 impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     pub fn real(&mut self, from: f64, to: f64) -> f64 {
-        from + (to - from) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        from + (to - from) * self.0.unit()
     }
 
     fn log(&mut self, from: f64, to: f64) -> f64 {
@@ -400,6 +394,6 @@ impl Draw {
 
     /// Below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 }

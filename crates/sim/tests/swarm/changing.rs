@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use tidewire_codec::{Code, SourceId};
+use tidewire_codec::{Code, SourceId, SplitMix64};
 use tidewire_proto::profile::{Layout, Profile, STREAM};
 use tidewire_proto::redundancy::{
     Answer, Closed, CodingContext, GenerationRow, Proactive, ProactivePolicy, Redundancy, Repair,
@@ -42,7 +42,7 @@ struct Changing {
 
 impl Changing {
     fn new(seed: u64) -> Self {
-        let mut draw = Draw(seed);
+        let mut draw = Draw(SplitMix64::new(seed));
         let size = 1 + draw.below(LONGEST);
         Self { draw, size, filling: SourceId(0), owed: VecDeque::new(), news: None }
     }

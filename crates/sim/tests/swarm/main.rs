@@ -29,6 +29,7 @@ use std::thread;
 
 use case::Generator::{Fifth, First, Fourth, Second, Sixth};
 use case::{Case, Seed};
+use tidewire_figures::{ascending, quantile};
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::Elimination;
@@ -188,9 +189,8 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
 }
 
 fn distribution(what: &str, values: impl Iterator<Item = f64>) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let at = |q: f64| values.get((q * (values.len().saturating_sub(1)) as f64) as usize).copied().unwrap_or(0.0);
+    let values = ascending(values);
+    let at = |q: f64| quantile(&values, q).unwrap_or(0.0);
     println!("{what}: p50 {:.4} p90 {:.4} p99 {:.4} most {:.4}", at(0.5), at(0.9), at(0.99), at(1.0));
 }
 

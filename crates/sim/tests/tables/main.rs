@@ -97,9 +97,7 @@ fn run_all(cells: &[Cell]) -> Vec<Vec<Report>> {
 
 /// Median over the seeds.
 fn median(reports: &[Report], of: impl Fn(&Report) -> f64) -> f64 {
-    let mut values: Vec<f64> = reports.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    tidewire_figures::median(reports.iter().map(of))
 }
 
 fn millis(duration: core::time::Duration) -> f64 {

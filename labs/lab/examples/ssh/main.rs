@@ -124,11 +124,7 @@ fn echo(way: Way, stage: &Stage, keys: usize) -> anyhow::Result<Typed> {
 fn report(loss: &str, way: Way, runs: &[Typed]) -> bool {
     let mut delays: Vec<Duration> = runs.iter().flat_map(|run| run.delays.iter().copied()).collect();
     delays.sort();
-    // The least delay that a share `q` of the keys does not exceed.
-    let quantile = |q: f64| {
-        let rank = (q * delays.len() as f64).ceil() as usize;
-        delays.get(rank.max(1) - 1).copied().unwrap_or(Duration::MAX)
-    };
+    let quantile = |q: f64| tidewire_figures::quantile(&delays, q).unwrap_or(Duration::MAX);
     let holds = quantile(0.99) <= Duration::from_millis(RTT_MS + GOAL_MS);
     let mark = match (way, holds) {
         (Way::Coded | Way::Repeated, true) => "ok",

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tidewire_figures::rank::{ascending, rank};
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::Profile;
 use tidewire_sim::load::Flow;
@@ -50,9 +51,7 @@ impl Records {
 
     /// The delay that the part `q` of all records that were made keeps; `None` if fewer arrived.
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        // The nearest rank.
-        let rank = (q * self.made as f64).ceil().max(1.0) as usize;
-        self.delays.get(rank - 1).copied()
+        self.delays.get(rank(q, self.made)).copied()
     }
 
     /// Mean of those that arrived.
@@ -102,9 +101,7 @@ pub(super) fn records(profile: Profile, link: &Link, seed: u64) -> Records {
     let counted = until.since(run.load.began().unwrap_or(until)).saturating_sub(TAIL);
     let rate = link.kbit as f64 * 1e3 / 8.0 / 2.0 / RECORD as f64;
     let arrivals = run.load.arrivals().iter().filter(|arrival| arrival.made < counted);
-    let mut delays: Vec<f64> =
-        arrivals.map(|arrival| arrival.delay().saturating_sub(least).as_secs_f64() * 1e3).collect();
-    delays.sort_by(f64::total_cmp);
+    let delays = ascending(arrivals.map(|arrival| arrival.delay().saturating_sub(least).as_secs_f64() * 1e3));
     let made = (counted.as_secs_f64() * rate).ceil() as usize;
     Records { delays, made, sent: report.forward.offered_bytes as f64 / report.bytes.max(1) as f64 }
 }

@@ -1,7 +1,7 @@
 //! Figure 7: how many repairs the schemes send, and how often these suffice. The experiment calls it.
 //! Invariant: the arguments of a function determine its result, draws included.
 
-use tidewire_codec::{Code, Elimination, Generation, PeelingDecoder};
+use tidewire_codec::{Code, Elimination, Generation, PeelingDecoder, SplitMix64};
 use tidewire_model::sphinx::{Block, Form, Rounding};
 
 use crate::row::{How, Row};
@@ -13,15 +13,12 @@ const DECODED: f64 = 0.99;
 /// Packets after which a rateless sender gives up, for each source symbol. Chosen: five times the mean.
 const MOST: usize = 8;
 
-/// Draws of packet losses (SplitMix64).
-struct Draws(u64);
+/// Draws of packet losses.
+struct Draws(SplitMix64);
 
 impl Draws {
     fn is_lost(&mut self, loss: f64) -> bool {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 <= loss
+        self.0.unit() <= loss
     }
 }
 
@@ -48,7 +45,7 @@ pub(super) fn planned(symbols: u16, loss: f64, runs: u32) -> Vec<Row> {
 
 /// Share of blocks that are not decoded from their source symbols and `repairs` repairs.
 fn failures(code: Code, elimination: Elimination, symbols: u16, repairs: u16, loss: f64, runs: u32) -> f64 {
-    let mut draws = Draws(u64::from(symbols) << 32);
+    let mut draws = Draws(SplitMix64::new(u64::from(symbols) << 32));
     let mut failed = 0;
     for run in 0..runs {
         let Some(mut decoder) = decoder(code, elimination, symbols, run) else { return 1.0 };
@@ -70,7 +67,7 @@ fn failures(code: Code, elimination: Elimination, symbols: u16, repairs: u16, lo
 
 /// Packets sent for each source symbol, minus 1, until a receiver of repair symbols alone has decoded.
 pub(super) fn rateless(name: &str, code: Code, elimination: Elimination, symbols: u16, loss: f64, runs: u32) -> Row {
-    let mut draws = Draws(u64::from(symbols) << 32 | 1);
+    let mut draws = Draws(SplitMix64::new(u64::from(symbols) << 32 | 1));
     let mut sent = 0;
     for run in 0..runs {
         let Some(mut decoder) = decoder(code, elimination, symbols, run) else { continue };

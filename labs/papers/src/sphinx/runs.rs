@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tidewire_figures::ascending;
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::Profile;
 use tidewire_sim::duplex::DuplexConfig;
@@ -95,8 +96,7 @@ pub(super) fn completion(profile: &Profile, link: Link, blocks: u64, block: u64)
     let end = run.began() + trial.limit;
     run.until(end);
     let settled = run.load.arrivals().iter().filter(|arrival| arrival.made > START);
-    let mut delays: Vec<f64> = settled.map(|arrival| arrival.delay().as_secs_f64() * 1e3).collect();
-    delays.sort_by(f64::total_cmp);
+    let delays = ascending(settled.map(|arrival| arrival.delay().as_secs_f64() * 1e3));
     [0.5, 0.99].map(|quantile| delays.get((delays.len() as f64 * quantile) as usize).copied())
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidewire_figures::ascending;
 use tidewire_proto::codel::CodelConfig;
 use tidewire_proto::config::Config;
 use tidewire_proto::profile::{Profile, bucket};
@@ -129,10 +130,7 @@ pub(super) fn ms(duration: Duration) -> f64 {
 
 /// The value that a share `q` of all does not exceed; 0 if there are none.
 pub(super) fn quantile(values: &[f64], q: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).or(sorted.last()).copied().unwrap_or(0.0)
+    tidewire_figures::quantile(&ascending(values.iter().copied()), q).unwrap_or(0.0)
 }
 
 /// Outcomes of settings and seeds that ran in this process: several figures have the same runs.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidewire_figures::chart::svg::{COLOURS, PLOT, WIDTH, escape};
+use tidewire_figures::chart::svg::{COLOURS, PLOT, WIDTH, begin, heading};
 
 use super::{LINES, Plane, covering};
 use crate::probe::outlook::{Outlook, Point};
@@ -13,14 +13,8 @@ const HEIGHT: f64 = 512.0;
 /// The whole file.
 pub fn draw(outlook: &Outlook, title: &str) -> String {
     let plane = covering(outlook);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
-         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">In-order delay against overhead, predicted</text>\n\
-         <text x=\"{1}\" y=\"42\" fill=\"#555\">{0}</text>\n",
-        escape(title),
-        PLOT.0,
-    );
+    let mut out = begin((WIDTH, HEIGHT), title);
+    heading(&mut out, "In-order delay against overhead, predicted", title);
     plane.grid(&mut out, "repairs per source symbol");
     for (index, (name, delay)) in LINES.iter().enumerate() {
         let (colour, left, y) = (COLOURS[index % COLOURS.len()], PLOT.0 + 90.0 * index as f64, PLOT.3 + 70.0);

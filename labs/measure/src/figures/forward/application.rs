@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tidewire_figures::ascending;
+
 /// Bytes of the time at the beginning of a record.
 const TIME: usize = 8;
 /// Bytes read at once: more than what arrives within a millisecond.
@@ -104,12 +106,8 @@ pub fn fill(stream: &mut TcpStream, patience: Duration) -> io::Result<u64> {
 /// Mean, p50, p95 and p99 of the delays beyond `one_way`, in milliseconds; NaN without arrivals.
 pub fn delays(arrivals: impl Iterator<Item = Arrival>, one_way: Duration) -> [f64; 4] {
     let one_way = one_way.as_secs_f64();
-    let mut delays: Vec<f64> = arrivals.map(|arrival| 1e3 * (arrival.delay.as_secs_f64() - one_way)).collect();
-    delays.sort_by(f64::total_cmp);
-    let quantile = |q: f64| {
-        let rank = (q * delays.len() as f64).ceil() as usize;
-        delays.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
-    };
+    let delays = ascending(arrivals.map(|arrival| 1e3 * (arrival.delay.as_secs_f64() - one_way)));
+    let quantile = |q: f64| tidewire_figures::quantile(&delays, q).unwrap_or(f64::NAN);
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     [mean, quantile(0.5), quantile(0.95), quantile(0.99)]
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tidewire_codec::SplitMix64;
+
 /// What all runs share.
 pub struct Setup<'a> {
     pub binary: &'a Path,
@@ -199,20 +201,10 @@ impl Drop for Folder {
     }
 }
 
-/// The same bytes in every call: SplitMix64 from zero (Steele, Lea, Flood 2014).
+/// The same bytes in every call.
 fn incompressible(bytes: usize) -> Vec<u8> {
-    let mut state = 0_u64;
-    let mut words = std::iter::repeat_with(|| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    });
     let mut data = vec![0; bytes];
-    for chunk in data.chunks_mut(8) {
-        let word = words.next().unwrap_or_default().to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
-    }
+    SplitMix64::new(0).fill(&mut data);
     data
 }
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::super::emulator::Emulator;
-use super::super::measured::median;
 use super::super::process::{Line, Process};
 use super::{Row, browser};
 
@@ -133,7 +132,7 @@ fn open(file: &str, binary: &Path) -> Result<f64, String> {
         browser::seconds_to_end(&url, deadline)
     };
     let seconds: Vec<f64> = (0..OPENINGS).map(once).collect::<Result<_, String>>()?;
-    Ok(median(seconds.into_iter()))
+    Ok(tidewire_figures::median(seconds))
 }
 
 /// Runs `bench` with these options of the sending and the receiving end.

@@ -131,11 +131,7 @@ fn table(row: &Row, carriers: &[Carrier], runs: &[Vec<Figures>], seeds: u32, len
 
 /// The median of each figure alone.
 fn median(runs: &[Figures]) -> Figures {
-    let of = |figure: fn(&Figures) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    };
+    let of = |figure: fn(&Figures) -> f64| tidewire_figures::median(runs.iter().map(figure));
     Figures {
         missing: of(|figures| figures.missing),
         sent: of(|figures| figures.sent),

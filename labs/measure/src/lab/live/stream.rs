@@ -141,7 +141,7 @@ impl Seen {
 
     /// The delay that a fraction `q` of the packets that came did not exceed.
     pub fn delay(&self, q: f64) -> Option<Duration> {
-        self.delays.get(((self.delays.len() as f64 * q) as usize).min(self.delays.len().saturating_sub(1))).copied()
+        tidewire_figures::quantile(&self.delays, q)
     }
 }
 

@@ -1,0 +1,187 @@
+//! Checks that the modules at the top of each crate do not use each other in a circle: one of them can always
+//! be read, tested and moved without the others.
+//!
+//! The step `rooms` calls it. A use is a path that begins with `crate::`, or with as many `super::` as lead
+//! there. What `lib.rs` re-exports belongs to no module, and unit tests are exempt. `proto` has a stricter
+//! rule: the order of [`super::rooms`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use syn::visit::Visit;
+
+/// Circles that stay: the crate, its modules, and why they belong together.
+const KNOWN: [(&str, &[&str], &str); 15] = [
+    ("tidewire-capi", &["edge", "polling"], "an entry of a poll has the handle as C passes it"),
+    ("tidewire-capi", &["listener", "settings", "socket"], "a socket is a listener in one of its states"),
+    ("tidewire-cli", &["listen", "via"], "a far end across relays is awaited as one without"),
+    ("tidewire-cli", &["forward", "ssh"], "a far end over ssh serves flows, and flows are served over ssh"),
+    ("tidewire-cli", &["dash", "watch"], "the page shows what is watched, and watching starts the page"),
+    (
+        "tidewire-codec",
+        &["code", "kernel", "neighbours", "row_16"],
+        "each kernel compiles the hashes of the codes for its own instructions",
+    ),
+    ("tidewire-command", &["records", "report"], "a report holds the delays that the records give"),
+    ("tidewire-recording", &["axes", "event"], "the axes of a profile are fields of an event"),
+    ("tidewire-recording", &["block", "reader"], "a block that cannot be parsed is an error of the reader"),
+    ("tidewire-sim", &["jobs", "pair"], "jobs are kept by the end of the pair that gave them"),
+    ("tidewire", &["alarm", "clock"], "the timer waits with the alarm, which reads the clock"),
+    ("tidewire", &["connection", "shared", "stream"], "the state under one lock, and its two handles"),
+    ("tidewire", &["endpoint", "relay"], "an endpoint connects across relays, and a relay closes as an endpoint"),
+    ("tidewire-lab-cli", &["hosts", "network", "report", "sim"], "verbs that print the same rows and wait alike"),
+    ("tidewire-lab", &["check", "shaping"], "a part of the check, with its limits"),
+];
+
+/// What each module uses.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// The circles of all packages in the output of `cargo metadata`, except the known ones.
+pub fn of_crates(metadata: &str) -> Result<Vec<String>, String> {
+    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let [name, manifest] = ["name", "manifest_path"].map(|key| package[key].as_str().unwrap_or_default());
+        let mut graph = Graph::new();
+        let source = Path::new(manifest).with_file_name("src");
+        read(&source, &source, &mut graph)?;
+        let known = |circle: &BTreeSet<&str>| {
+            KNOWN.iter().any(|(of, modules, _)| *of == name && circle.iter().all(|module| modules.contains(module)))
+        };
+        for circle in circles(&graph).into_iter().filter(|circle| !known(circle)) {
+            let uses = circle.iter().flat_map(|module| graph[*module].iter().map(move |used| (*module, used)));
+            let uses = uses.filter(|(_, used)| circle.contains(used.as_str()));
+            let uses: Vec<_> = uses.map(|(module, used)| format!("{module} uses {used}")).collect();
+            wrong.push(format!("{name}: modules in a circle: {}", uses.join(", ")));
+        }
+    }
+    Ok(wrong)
+}
+
+/// Adds the modules in a folder, and what they use, to the graph.
+fn read(root: &Path, folder: &Path, graph: &mut Graph) -> Result<(), String> {
+    for entry in fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))? {
+        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let is_test = name.split(['/', '.', '_']).any(|part| part == "tests");
+        if path.is_dir() {
+            read(root, &path, graph)?;
+        } else if name.ends_with(".rs") && !is_test && !["lib.rs", "main.rs"].contains(&name.as_str()) {
+            let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+            let (module, used) = uses(&name, &text)?;
+            graph.entry(module).or_default().extend(used);
+        }
+    }
+    Ok(())
+}
+
+/// The module at the top that the file belongs to, and the first names of all paths from the top.
+fn uses(name: &str, text: &str) -> Result<(String, BTreeSet<String>), String> {
+    let file = syn::parse_file(text).map_err(|e| format!("{name}: {e}"))?;
+    let parts: Vec<&str> = name.trim_end_matches(".rs").split('/').filter(|part| *part != "mod").collect();
+    let mut uses = Uses { depth: parts.len(), names: BTreeSet::new() };
+    uses.visit_file(&file);
+    uses.names.remove(parts[0]);
+    Ok((parts[0].to_owned(), uses.names))
+}
+
+/// The sets of modules that use each other, directly or through others of the set.
+fn circles(graph: &Graph) -> BTreeSet<BTreeSet<&str>> {
+    let reached = |from: &str| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(module) = open.pop() {
+            let used = graph.get(&module).into_iter().flatten();
+            open.extend(used.filter(|used| reached.insert((*used).clone())).cloned());
+        }
+        reached
+    };
+    let reached: BTreeMap<&str, BTreeSet<String>> =
+        graph.keys().map(|module| (module.as_str(), reached(module))).collect();
+    let circle = |module: &&str| {
+        let others = reached.keys().filter(|other| reached[*module].contains(**other));
+        others.filter(|other| reached[*other].contains(*module)).copied().collect::<BTreeSet<_>>()
+    };
+    reached.keys().map(circle).filter(|circle| !circle.is_empty()).collect()
+}
+
+/// Collects the first name behind `crate::`, or behind the `super::` that lead to the top.
+struct Uses {
+    /// How deep the module lies that is visited; 1 at the top.
+    depth: usize,
+    names: BTreeSet<String>,
+}
+
+impl Uses {
+    /// Whether these names lead to the top of the crate.
+    fn is_top(&self, names: &[String]) -> bool {
+        names == ["crate"] || (names.len() == self.depth && names.iter().all(|name| name == "super"))
+    }
+
+    fn tree(&mut self, before: &[String], tree: &syn::UseTree) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                self.name(before, &path.ident);
+                let names = [before, &[path.ident.to_string()]].concat();
+                self.tree(&names, &path.tree);
+            }
+            syn::UseTree::Name(name) => self.name(before, &name.ident),
+            syn::UseTree::Rename(name) => self.name(before, &name.ident),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(before, tree)),
+            syn::UseTree::Glob(_) => {}
+        }
+    }
+
+    fn name(&mut self, before: &[String], name: &syn::Ident) {
+        if self.is_top(before) {
+            self.names.insert(name.to_string());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Uses {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if module.ident != "tests" {
+            self.depth += 1;
+            syn::visit::visit_item_mod(self, module);
+            self.depth -= 1;
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let tops = (1..names.len()).filter(|&at| self.is_top(&names[..at]));
+        let used: Vec<String> = tops.map(|at| names[at].clone()).collect();
+        self.names.extend(used);
+        syn::visit::visit_path(self, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_to_the_top_are_uses() {
+        let text = "use crate::{a::A, b}; use super::super::c::C as D; use super::e;\n\
+                    fn f(_: super::super::g::G) { crate::h::i(); super::j(); crate::own::k() }\n\
+                    mod tests { use crate::l; } mod m { use super::super::super::n; }";
+        let names = ["a", "b", "c", "g", "h", "n"].map(str::to_owned);
+        assert_eq!(uses("own/deep.rs", text), Ok(("own".to_owned(), names.into())));
+        assert_eq!(uses("own/mod.rs", "use super::a::A;"), Ok(("own".to_owned(), ["a".to_owned()].into())));
+    }
+
+    #[test]
+    fn modules_that_use_each_other_are_a_circle() {
+        let graph = [("a", "b"), ("b", "c"), ("c", "b d"), ("d", ""), ("e", "a X")];
+        let graph: Graph = graph
+            .map(|(module, used)| (module.to_owned(), used.split_whitespace().map(str::to_owned).collect()))
+            .into();
+        assert_eq!(circles(&graph), [["b", "c"].into()].into());
+    }
+}
