@@ -3,8 +3,8 @@
 //! `main.rs` calls [`verb`], which parses the command line and runs a verb; each verb is one file or folder
 //! there. The rooms below are what verbs share. Exit codes, output and options of all commands are in
 //! [`tidewire_command`], what shows and keeps jobs in [`tidewire_dashboard`], port forwarding in
-//! [`tidewire_forward`], live video in [`tidewire_live`], the tunnel in `tidewire_tunnel`, the file transfer in
-//! [`tidewire_transfer`]. Only `main.rs` uses this library. Its interface may change at any time.
+//! [`tidewire_forward`], live video in [`tidewire_live`], the tunnel in `tidewire_tunnel`, the file transfer
+//! in [`tidewire_transfer`]. Only `main.rs` uses this library. Its interface may change at any time.
 
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
 // that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.

@@ -20,9 +20,9 @@ use crate::connection::{Connection, ConnectionLost};
 /// [`Stream::stop`] what the peer sends. A dropped stream ends what we send, and stops the peer if its data
 /// was not read to the end. Writes are accepted as fast as the path carries them, and nothing is held back,
 /// so `flush` has nothing to do. A written byte has not arrived: only an answer of the peer's application
-/// shows that. A task that always finds data or room still yields now and then
-/// ([`tokio::task::coop`]), so what it selects beside is heard. Reads and writes fail with an [`io::Error`] that contains a [`StreamError`] or a
-/// [`ConnectionLost`].
+/// shows that. A task that always finds data or room still yields now and then ([`tokio::task::coop`]), so
+/// what it selects beside is heard. Reads and writes fail with an [`io::Error`] that contains a
+/// [`StreamError`] or a [`ConnectionLost`].
 #[derive(Debug)]
 pub struct Stream {
     reader: ReadHalf,
