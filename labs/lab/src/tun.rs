@@ -8,11 +8,10 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::ioctl_fionbio;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use tun_tap::{Iface, Mode};
+use tun_rs::DeviceBuilder;
 
 /// The file through which devices are made.
 const CONTROL: &str = "/dev/net/tun";
@@ -25,10 +24,9 @@ pub fn open(name: &str) -> io::Result<OwnedFd> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open(CONTROL) {
         return Err(io::Error::new(error.kind(), format!("{CONTROL}: {error}; load the module `tun`")));
     }
-    let device = Iface::without_packet_info(name, Mode::Tun)?;
-    // The crate returns its descriptor as a plain number. A duplicate from the system is owned safely.
-    let this = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let packets = pidfd_getfd(this, device.as_raw_fd(), PidfdGetfdFlags::empty())?;
+    // Down: its host gives it an address first.
+    let device = DeviceBuilder::new().name(name).inherit_enable_state().build_sync()?;
+    let packets = device.as_fd().try_clone_to_owned()?;
     ioctl_fionbio(&packets, true)?;
     Ok(packets)
 }

@@ -69,11 +69,7 @@ fn package(test: bool) -> Result<(), String> {
 /// Builds the binary that needs no shared library, and checks that it is one.
 fn static_binary(context: &Context, out: &Path, version: &str) -> Result<PathBuf, String> {
     tools::target(context, MUSL)?;
-    let headers = out.join("musl-headers");
-    link_headers(&headers)?;
-    let mut build = context.command("cargo build --release --locked --package tidewire-cli --target");
-    build.arg(MUSL).env(format!("CFLAGS_{}", MUSL.replace('-', "_")), format!("-idirafter {}", headers.display()));
-    run(&mut build)?;
+    run(context.command("cargo build --release --locked --package tidewire-cli --target").arg(MUSL))?;
     let binary = out.join(format!("tidewire-{version}-x86_64-linux-musl"));
     strip(context, &context.target.join(MUSL).join("release/tidewire"), &binary)?;
     let headers = context.output_of(&format!("readelf --program-headers --dynamic --wide {}", binary.display()))?;
@@ -86,23 +82,6 @@ fn static_binary(context: &Context, out: &Path, version: &str) -> Result<PathBuf
 /// The line of `readelf` that asks for a loader or a shared library.
 fn shared(headers: &str) -> Option<&str> {
     headers.lines().map(str::trim).find(|line| line.starts_with("INTERP") || line.contains("(NEEDED)"))
-}
-
-/// Makes a folder with the headers of the kernel alone. The C library in `tun-tap` includes them, musl's
-/// compiler does not search `/usr/include`, and the other headers there belong to another C library.
-fn link_headers(folder: &Path) -> Result<(), String> {
-    create(folder)?;
-    for (name, target) in [
-        ("linux", "/usr/include/linux"),
-        ("asm-generic", "/usr/include/asm-generic"),
-        ("asm", "/usr/include/x86_64-linux-gnu/asm"),
-    ] {
-        let link = folder.join(name);
-        if !link.is_symlink() {
-            std::os::unix::fs::symlink(target, &link).map_err(|e| format!("{}: {e}", link.display()))?;
-        }
-    }
-    Ok(())
 }
 
 /// Copies a binary without its symbols.

@@ -16,6 +16,7 @@ mod relay;
 mod replay;
 mod send;
 mod serve;
+mod sides;
 mod top;
 #[cfg(target_os = "linux")]
 mod tunnel;
@@ -110,6 +111,7 @@ fn parse() -> Result<Cli, Failure> {
         Err(error) => return Err(Failure::new(Exit::Usage, error)),
     };
     let matches = settings.apply(command).get_matches();
+    sides::check(&matches)?;
     let cli = Cli::from_arg_matches(&matches).or_exit(Exit::Usage)?;
     if matches.subcommand_name().is_some_and(|verb| WITHOUT_SOCKETS.contains(&verb)) {
         backend::refuse(&cli.backend)?;

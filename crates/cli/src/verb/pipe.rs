@@ -26,7 +26,7 @@ use crate::way::Way;
 pub struct Args {
     /// Link that `tidewire pipe --listen` printed (tidewire://...), or @FILE with the link. The default is
     /// TIDEWIRE_LINK
-    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys", "relayed"])]
+    #[arg(value_name = "LINK", conflicts_with = "listen")]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link on stderr
     #[arg(long, value_name = "ADDRESS:PORT")]

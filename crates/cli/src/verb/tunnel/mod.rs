@@ -48,7 +48,7 @@ pub enum Command {
 pub struct Args {
     /// Link that `tidewire tunnel up --listen` printed (tidewire://...), or @FILE with the link. The default
     /// is TIDEWIRE_LINK
-    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys", "relayed"])]
+    #[arg(value_name = "LINK", conflicts_with = "listen")]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link
     #[arg(long, value_name = "ADDRESS:PORT")]
