@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use crate::header::{Answer, Code};
+use crate::own::is_own;
 use crate::target::{Target, TargetError, fields};
 
 /// One `--allow` option.
@@ -45,9 +46,12 @@ pub enum HostPattern {
 /// Where the name of an allowed target may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// To every address.
+    /// To every address: a rule names a loopback address.
     Everywhere,
-    /// To addresses that are neither loopback nor link-local.
+    /// To addresses that are neither loopback nor link-local: a rule names this host, and its name may have
+    /// been pointed there.
+    Named,
+    /// To addresses of other hosts only: a wildcard covers it.
     OtherHosts,
 }
 
@@ -70,15 +74,15 @@ impl Allowed {
             })
         };
         if hosts().any(|host| matches!(host, HostPattern::Exactly(name) if name == target.host())) {
-            return Ok(if target.names_loopback() { Reach::Everywhere } else { Reach::OtherHosts });
+            return Ok(if target.names_loopback() { Reach::Everywhere } else { Reach::Named });
         }
         let is_below = |host: &HostPattern| matches!(host, HostPattern::Below(end) if target.host().ends_with(end));
         if !hosts().any(|host| *host == HostPattern::Any || is_below(host)) {
             return Err(Answer::new(Code::NotAllowed, ""));
         }
-        // Other addresses name their host, and names are checked when they are resolved.
-        if target.is_this_host() {
-            let why = format!("a wildcard covers no loopback or link-local address: --allow {target}");
+        // Names are checked when they are resolved.
+        if target.is_this_host() || target.host().parse().is_ok_and(is_own) {
+            let why = format!("a wildcard covers no address of the far machine itself: --allow {target}");
             return Err(Answer::new(Code::NotAllowed, why));
         }
         Ok(Reach::OtherHosts)
@@ -200,11 +204,11 @@ mod tests {
 
     #[test]
     fn only_what_a_rule_covers_is_allowed() {
-        let other = Some(Reach::OtherHosts);
+        let (named, other) = (Some(Reach::Named), Some(Reach::OtherHosts));
         for (rule, target, wanted) in [
-            ("web.example:80", "WEB.example:80", other),
+            ("web.example:80", "WEB.example:80", named),
             ("web.example:80", "web.example:81", None),
-            ("web.example:*", "web.example:81", other),
+            ("web.example:*", "web.example:81", named),
             ("web.example:*", "a.web.example:81", None),
             ("*:443", "web.example:443", other),
             ("*:443", "web.example:80", None),

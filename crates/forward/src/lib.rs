@@ -22,6 +22,7 @@ mod listener;
 mod near;
 mod news;
 mod outward;
+mod own;
 mod relay;
 mod remote;
 pub mod single;

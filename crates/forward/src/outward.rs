@@ -1,7 +1,8 @@
 //! From a stream to its target: connects, answers, and carries the bytes.
 //!
 //! [`crate::far`] calls it for CONNECT streams, [`crate::remote`] for ACCEPTED streams.
-//! Invariant: a name leads to this host or its network segment only if the rules name that host.
+//! Invariant: a name leads to this host only if the rules name it, and to its loopback or network segment
+//! only if they name that address.
 
 use std::io;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use crate::allowed::{Allowed, Reach};
 use crate::error::CarryError;
 use crate::header::{Answer, Code, write_answer};
+use crate::own::is_own;
 use crate::relay::{Relay, Relayed};
 use crate::sockets;
 use crate::target::{Target, is_private_to_host};
@@ -59,7 +61,12 @@ async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<Tcp
             .await
             .map_err(|error| Answer::new(Code::Unreachable, error.to_string()))?;
         for address in addresses {
-            if reach == Reach::OtherHosts && is_private_to_host(address.ip()) {
+            let is_refused = match reach {
+                Reach::Everywhere => false,
+                Reach::Named => is_private_to_host(address.ip()),
+                Reach::OtherHosts => is_private_to_host(address.ip()) || is_own(address.ip()),
+            };
+            if is_refused {
                 failure =
                     Answer::new(Code::NotAllowed, format!("its name leads to {}: name that address", address.ip()));
                 continue;

@@ -128,11 +128,12 @@ impl Output {
     pub(crate) fn counts(&self) -> Received {
         let state = self.0.state();
         let now = state.playout.as_ref().map(Playout::counts).unwrap_or_default();
+        let Played { played, missing, late } = state.before.plus(now);
         Received {
-            packets: state.before.played + now.played,
+            packets: played,
             bytes: state.bytes,
-            missing: state.before.missing + now.missing,
-            late: state.before.late + now.late,
+            missing,
+            late,
             refused: state.refused,
             jumps: state.jumps_before + state.playout.as_ref().map_or(0, Playout::jumps),
             delay_ms: Delay::from(&state.delays.beyond(0)),
@@ -156,10 +157,7 @@ impl State {
     /// Adds the counts of the session to those before, and ends it.
     fn leave(&mut self) {
         if let Some(playout) = self.playout.take() {
-            let Played { played, missing, late } = playout.counts();
-            self.before.played += played;
-            self.before.missing += missing;
-            self.before.late += late;
+            self.before = self.before.plus(playout.counts());
             self.jumps_before += playout.jumps();
         }
     }

@@ -92,7 +92,7 @@ impl Playout {
         let program = self.programs.get_mut(&name)?;
         let (number, (_, data)) = program.waiting.pop_first()?;
         self.bytes -= data.len() + PER_DATAGRAM;
-        self.counts.missing += (number - program.next).unsigned_abs();
+        self.counts.missing = self.counts.missing.saturating_add((number - program.next).unsigned_abs());
         self.counts.played += 1;
         program.next = number + 1;
         Some(Due { program: name, data, at, sent })
@@ -102,7 +102,7 @@ impl Playout {
     pub fn finish(&mut self, sent: &[u64]) {
         for (name, &sent) in (0..=u8::MAX).zip(sent) {
             let next = self.programs.get(&name).map_or(0, |program| program.next);
-            self.counts.missing += sent.saturating_sub(next.unsigned_abs());
+            self.counts.missing = self.counts.missing.saturating_add(sent.saturating_sub(next.unsigned_abs()));
         }
     }
 
@@ -138,6 +138,13 @@ mod tests {
     /// Datagram number n has the stamp n ms; the path takes 30 ms.
     fn head(n: u32) -> Head {
         Head { program: 0, sequence: n, stamp: 1_000 * n }
+    }
+
+    #[test]
+    fn a_peer_may_name_any_number_of_datagrams() {
+        let mut playout = Playout::new(100_000);
+        playout.finish(&[u64::MAX; 3]);
+        assert_eq!(playout.counts().missing, u64::MAX);
     }
 
     fn numbers(playout: &mut Playout, now: i64) -> Vec<(u8, i64)> {

@@ -142,7 +142,8 @@ impl Sender {
             None => timeout(latency + CLOSE_WAIT, finish(&mut stream, &sent)).await.ok().and_then(Result::ok),
             Some(_) => None,
         };
-        self.end(&connection, report.unwrap_or_default());
+        let total = sent.iter().fold(0, |total: u64, sent| total.saturating_add(*sent));
+        self.end(&connection, report.unwrap_or_default().of(total));
         match lost {
             Some(reason) => Err(SessionError::Closed(reason)),
             None if report.is_none() => Err(SessionError::NoReport),
@@ -166,12 +167,10 @@ impl Sender {
     }
 
     /// Keeps the figures of a session that has ended.
-    fn end(&self, connection: &Connection, Played { played, missing, late }: Played) {
+    fn end(&self, connection: &Connection, played: Played) {
         let mut past = self.past();
         past.0 += connection.stats().bytes.wire_sent;
-        past.1.played += played;
-        past.1.missing += missing;
-        past.1.late += late;
+        past.1 = past.1.plus(played);
     }
 }
 

@@ -114,6 +114,23 @@ pub struct Played {
     pub late: u64,
 }
 
+impl Played {
+    /// Both together. A peer names its counts, so they saturate.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            played: self.played.saturating_add(other.played),
+            missing: self.missing.saturating_add(other.missing),
+            late: self.late.saturating_add(other.late),
+        }
+    }
+
+    /// What a peer may say of so many datagrams: each of them was played or is missing, and is late once.
+    pub fn of(self, sent: u64) -> Self {
+        let played = self.played.min(sent);
+        Self { played, missing: self.missing.min(sent - played), late: self.late.min(sent) }
+    }
+}
+
 /// Writes the greeting.
 ///
 /// # Errors
@@ -250,6 +267,14 @@ mod tests {
         assert_eq!(Head::parse(&message[..HEAD]), Some((head, &b""[..])));
         assert_eq!(Head::parse(&message[..HEAD - 1]), None);
         assert_eq!(Head::parse(&[&[2], &message[1..]].concat()), None);
+    }
+
+    #[test]
+    fn a_peer_says_no_more_of_datagrams_than_there_were() {
+        let most = Played { played: u64::MAX, missing: u64::MAX, late: u64::MAX };
+        assert_eq!(most.of(7), Played { played: 7, missing: 0, late: 7 });
+        let honest = Played { played: 5, missing: 2, late: 1 };
+        assert_eq!((honest.of(7), honest.of(7).plus(most)), (honest, most));
     }
 
     #[test]

@@ -36,3 +36,37 @@ fn a_machine_without_a_default_route_prints_a_link_for_each_address() {
     let routed = format!("{lo}; {pair}; ip route add default via 10.9.0.2");
     begins(&printed(&routed, 1), &["tidewire://10.9.0.1:7700"]);
 }
+
+/// A wildcard of `serve` covers no service of its own machine, by whichever of its addresses, and a rule that
+/// names one does.
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn a_wildcard_reaches_no_address_of_the_far_machine_itself() {
+    tidewire_testing::needs("root", rustix::process::geteuid().is_root());
+    let folder = tempfile::tempdir().unwrap();
+    let tidewire = tidewire(&[]).get_program().to_str().unwrap().to_owned();
+    let forwarded = |rule: &str, target: &str| {
+        let script = format!(
+            "ip link set lo up; ip addr add 10.9.0.1/32 dev lo; ip addr add 10.9.0.2/32 dev lo
+             ip route add local 10.7.0.0/24 dev lo
+             {tidewire} serve --listen 127.0.0.1:7700 --allow '{rule}' > link & serve=$!
+             until grep -q tidewire: link; do sleep 0.02; done
+             code=0; timeout 20 {tidewire} forward -W {target} \"$(grep -o 'tidewire:.*' link)\" </dev/null || code=$?
+             kill $serve; exit $code"
+        );
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--net", "sh", "-c", &script]).env("TIDEWIRE_CONFIG", "/dev/null").current_dir(folder.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for target in ["10.9.0.1:80", "10.9.0.2:80", "10.7.0.9:80", "127.0.0.1:80"] {
+        let (code, said) = forwarded("*:*", target);
+        assert!(
+            code == Some(4) && said.contains("a wildcard covers no address of the far machine"),
+            "{target}: {said}"
+        );
+    }
+    // Nobody listens there, so the target refuses, and not the rules.
+    let (code, said) = forwarded("10.9.0.2:80", "10.9.0.2:80");
+    assert!(code == Some(3) && !said.contains("wildcard"), "{code:?} {said}");
+}
