@@ -7,7 +7,7 @@ mod bounded;
 
 use std::net::IpAddr;
 
-pub use bounded::{Bounded, Bounds, Life, Surplus};
+pub use bounded::{Bounded, one_request};
 
 /// Whether a Host header names this machine by an address or as `localhost`. A page of another site can make
 /// the browser ask us under the name of that site (DNS rebinding), so other names are refused.

@@ -9,12 +9,12 @@ mod figures;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
@@ -22,13 +22,12 @@ use prometheus_client::registry::Registry;
 
 use self::figures::Figures;
 use crate::consumer::{Batch, Consumer, ConsumerError};
-use crate::http::{Bounded, Bounds, Life, Surplus, is_own_host};
+use crate::http::{Bounded, is_own_host, one_request};
 
 /// The media type that `encode` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Clients of the figures. Chosen: a few collectors, each with a spare connection, of which one that asks
-/// every 15 s connects again once a minute.
-const BOUNDS: Bounds = Bounds { most: 16, surplus: Surplus::Waits, life: Life::Whole(Duration::from_secs(60)) };
+/// Connections of collectors. Chosen: more than ask at the same moment.
+const MOST: usize = 16;
 
 /// Counts events, and serves the figures.
 #[derive(Debug)]
@@ -58,9 +57,9 @@ impl Metrics {
         let mut registry = Registry::with_prefix("tidewire");
         let figures = Figures::new(&mut registry, job);
         let served = Served { registry: Arc::new(registry), is_loopback: local.ip().is_loopback() };
-        let router = Router::new().route("/metrics", get(answer)).with_state(served);
+        let router = Router::new().route("/metrics", get(answer)).layer(map_response(one_request)).with_state(served);
         // It ends with the runtime.
-        tokio::spawn(async move { axum::serve(Bounded::new(listener, BOUNDS), router).await });
+        tokio::spawn(async move { axum::serve(Bounded::new(listener, MOST), router).await });
         Ok(Self { figures, local })
     }
 

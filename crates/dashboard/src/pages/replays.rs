@@ -25,7 +25,8 @@ const MOST_LINES: usize = 32;
 pub const MOST_ASKED: usize = 4 << 10;
 /// Least time between two lines of progress. Chosen: smooth for the eye.
 const PROGRESS: Duration = Duration::from_millis(200);
-/// How often a client is told that it waits. Chosen: well below [`IDLE`](super::server::IDLE).
+/// How often a client is told that it waits. Chosen: well below the ten seconds after which a connection
+/// without progress ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a request starts no replay.

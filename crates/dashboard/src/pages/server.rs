@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -26,15 +25,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::replays::{MOST_ASKED, Refusal, Replays};
 use super::{PageError, files};
-use crate::http::{Bounded, Bounds, Life, Surplus, is_own_host};
+use crate::http::{Bounded, is_own_host, one_request};
 
 /// Bytes of a token. Chosen: nobody guesses 128 bits.
 const TOKEN_BYTES: usize = 16;
-/// A connection on which nothing was read or written for this long ends. Chosen: ten times the interval at
-/// which the channel of a page is written at least.
-pub const IDLE: Duration = Duration::from_secs(10);
 /// Connections of pages. Chosen: several pages, each with the six connections of a browser.
-const BOUNDS: Bounds = Bounds { most: 48, surplus: Surplus::IsClosed, life: Life::Idle(IDLE) };
+const MOST: usize = 48;
 
 /// Where pages get the frames of the channel.
 pub trait Source: Debug + Send + Sync {
@@ -99,7 +95,7 @@ impl Port {
                 let Ok(listener) = tokio::net::TcpListener::from_std(self.listener) else { return };
                 let site = Arc::new(Site { token: blake3::hash(self.token.as_bytes()), source });
                 tokio::select! {
-                    _ = axum::serve(Bounded::new(listener, BOUNDS), router(site)).into_future() => {}
+                    _ = axum::serve(Bounded::new(listener, MOST), router(site)).into_future() => {}
                     _ = stopped => {}
                 }
             });
@@ -140,6 +136,7 @@ fn router(site: Arc<Site>) -> Router {
         .route("/{token}/replay", post(replay).layer(DefaultBodyLimit::max(MOST_ASKED)))
         .route("/{token}/{*path}", get(|Path((_, path)): Path<(String, String)>| async move { files::answer(&path) }))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guard))
+        .layer(middleware::map_response(one_request))
         .with_state(site)
 }
 
