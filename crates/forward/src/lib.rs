@@ -5,7 +5,7 @@
 //! caller connects again and calls [`Near::run`] with the new connection, while the ports stay open. At the
 //! far end, [`serve`] carries one connection. What happens meanwhile is told to a closure, as [`News`].
 //! [`single`] carries the standard input and output of a process instead of TCP connections.
-//! `examples/loopback.rs` has both ends in one process.
+//! `examples/port.rs` has both ends in one process.
 //!
 //! At either end, a TCP connection that one side accepted becomes a stream, and the other side connects to
 //! the target. Invariants: only targets and ports that the user of the other end named are reached and

@@ -3,7 +3,7 @@
 //! A [`Sender`] has the inputs, a [`Receiver`] the outputs. A program makes the connections, with a
 //! configuration from [`configure`]. Either end may be the one that connects: there, [`Session::greet`] meets
 //! the other end, and `run` carries the session; [`Sender::listen`] and [`Receiver::listen`] accept. What
-//! happens is told as [`Event`]s. The command's verb `live` uses all of it, and the example `loopback` shows
+//! happens is told as [`Event`]s. The command's verb `live` uses all of it, and the example `video` shows
 //! both ends in one program. Each datagram is a message with a lifetime, so that repair ends where it would
 //! come too late. Invariant: a datagram leaves whole, once, in order and on time, or not at all, and then it
 //! is counted.

@@ -1,7 +1,7 @@
 //! Carries a stream of MPEG-TS packets from a sender to a receiver over loopback, in one process, and prints
 //! what came of it.
 //!
-//!     cargo run -p tidewire-live --example loopback -- [SECONDS]
+//!     cargo run -p tidewire-live --example video -- [SECONDS]
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Both ends of a forwarding in one process: a TCP connection to a port of the near end reaches a target of
 //! the far end, over Tidewire on the loopback device.
 //!
-//! Run it with `cargo run --release -p tidewire-forward --example loopback [PORT TARGET]`, as in `8080
+//! Run it with `cargo run --release -p tidewire-forward --example port [PORT TARGET]`, as in `8080
 //! web.example:80`, which forwards until Ctrl-C. Without arguments it starts a target itself, sends one line
 //! through, and ends.
 
