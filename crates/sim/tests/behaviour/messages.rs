@@ -209,8 +209,8 @@ fn what_comes_is_whole_right_in_time_and_once_whatever_is_lost() {
             (Direction::Both, "duplicate", "2%"),
         ];
         let stats = run(&mut feed, &settings, seed);
-        // Where so much is lost, the sender learns late that it fills the queue, and a repair for later messages
-        // may complete one a round trip after its time.
+        // Where so much is lost, the sender learns late that it fills the queue, and a repair for later
+        // messages may complete one a round trip after its time.
         let late = if loss == "30%" { QUEUE + RTT } else { LATE };
         settle(&feed, &stats, late, &format!("seed {seed}, {loss} lost"));
         let sent: usize = feed.sent.iter().map(Vec::len).sum();
