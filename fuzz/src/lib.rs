@@ -42,11 +42,13 @@ impl HeaderKey for Null {
     }
 }
 
-/// Runs a future that only reads from slices and writes to vectors, so that it never waits. Returns its
-/// output.
+/// Runs a future that only reads from slices and writes to vectors, so that it waits for nothing but its
+/// turn. Returns its output.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => panic!("neither slices nor vectors wait"),
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
     }
 }
