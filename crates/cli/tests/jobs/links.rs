@@ -49,7 +49,7 @@ fn a_wildcard_reaches_no_address_of_the_far_machine_itself() {
         let script = format!(
             "ip link set lo up; ip addr add 10.9.0.1/32 dev lo; ip addr add 10.9.0.2/32 dev lo
              ip route add local 10.7.0.0/24 dev lo
-             {tidewire} serve --listen 127.0.0.1:7700 --allow '{rule}' > link & serve=$!
+             rm -f link; {tidewire} serve --listen 127.0.0.1:7700 --allow '{rule}' > link & serve=$!
              until grep -q tidewire: link; do sleep 0.02; done
              code=0; timeout 20 {tidewire} forward -W {target} \"$(grep -o 'tidewire:.*' link)\" </dev/null || code=$?
              kill $serve; exit $code"
