@@ -2,8 +2,8 @@
 //! everything.
 //!
 //! Both commands fill in [`Tiers`] and shape their finished command with it. Invariant, which their tests
-//! check by [`Tiers::faults`]: each verb is in one group, has two examples that parse, and shows at most
-//! [`MOST`] options by `-h`.
+//! check by [`Tiers::faults`]: each verb is in one group, has two examples that parse, and shows at most 15
+//! options by `-h`.
 
 use std::fmt::Write as _;
 
