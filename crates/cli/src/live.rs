@@ -95,12 +95,14 @@ impl Kept {
 }
 
 fn gone(silence: Duration) -> Failure {
-    let gone = format_args!(
-        "no connection for {} s: the far end has ended by itself; run the same command again, and let it wait for \
+    Failure::message(
+        Exit::Unreachable,
+        format_args!(
+            "no connection for {} s: the far end has ended by itself; run the same command again, and let it wait for \
          longer with --linger",
-        silence.as_secs()
-    );
-    Failure::message(Exit::Unreachable, gone)
+            silence.as_secs()
+        ),
+    )
 }
 
 /// A connection, and its socket.
