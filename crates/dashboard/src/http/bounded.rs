@@ -231,14 +231,15 @@ mod tests {
 
     use super::*;
 
-    /// A server of four places, which answers `/` at once and `/stream` never, with its places.
-    async fn server() -> (SocketAddr, Arc<Places>) {
+    /// A server of four places, which answers `/` at once and `/stream` never, with its places. `patience` is
+    /// the time for a head.
+    async fn server(patience: Duration) -> (SocketAddr, Arc<Places>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let never = || async { std::future::pending::<&str>().await };
         let router = Router::new().route("/", get(|| async { "here" })).route("/stream", get(never));
         let router = router.layer(map_response(one_request));
-        let bounded = Bounded { patience: Duration::from_millis(300), ..Bounded::new(listener, 4) };
+        let bounded = Bounded { patience, ..Bounded::new(listener, 4) };
         let places = Arc::clone(&bounded.places);
         tokio::spawn(async move { axum::serve(bounded, router).await });
         (address, places)
@@ -257,11 +258,12 @@ mod tests {
         text
     }
 
+    const HOUR: Duration = Duration::from_secs(3_600);
     const ASKS: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
     #[tokio::test]
     async fn those_that_ask_for_nothing_give_way_the_oldest_first() {
-        let (address, _) = server().await;
+        let (address, _) = server(HOUR).await;
         let mut held = Vec::new();
         for n in 0..40 {
             held.push(connect(address, "GET / HT").await);
@@ -277,7 +279,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_are_answered_give_way_to_nobody() {
-        let (address, places) = server().await;
+        let (address, places) = server(HOUR).await;
         let asks = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let mut streams = Vec::new();
         for _ in 0..4 {
@@ -296,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_that_comes_byte_by_byte_ends_the_connection() {
-        let mut slow = connect(server().await.0, "GET / HT").await;
+        let mut slow = connect(server(Duration::from_millis(100)).await.0, "GET / HT").await;
         // Without a deadline, this goes on until the head is too long for the server, after minutes.
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
         let mut byte = [0];
