@@ -8,7 +8,7 @@ use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Endpoint};
 use tokio::time::{sleep, timeout};
 
-use crate::explain::Watch;
+use crate::explain::Explainer;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
@@ -17,7 +17,7 @@ use tidewire_command::report::{Console, Event, Role};
 use crate::link::{self, LINK_VARIABLE};
 use crate::progress::{Meter, failed};
 use crate::session::{self, CUT_OFF, DONE};
-use crate::ssh::{self, Host, Job, quote_path};
+use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
 use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
@@ -72,7 +72,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
-        let _explained = Watch::begin(connection.clone(), console.clone());
+        let _explained = Explainer::begin(connection.clone(), console.clone());
         let mut sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
         let elapsed = begun.elapsed();
         let lost = sent.is_err() && is_lost(&connection).await;
@@ -178,7 +178,7 @@ impl Goal {
             Self::Host(host, folder) => {
                 let folder = quote_path(&folder).or_exit(Exit::Usage)?;
                 let words = format!("{}--once --dir {folder}", coding.far_words());
-                reach.host(&host, Job::Receive, ssh::SEND_SILENCE, &words, console).await
+                reach.host(&host, FarVerb::Receive, ssh::SEND_SILENCE, &words, console).await
             }
         }
     }

@@ -10,7 +10,7 @@ use tidewire_command::report::Console;
 use tidewire_live::{MeetError, Session, SessionError, Side, Stop, latency};
 
 use super::lines::Line;
-use crate::live::{Attempts, Live};
+use crate::reconnect::{Attempts, Connected};
 use crate::session;
 
 /// What is needed to connect.
@@ -40,31 +40,31 @@ impl Dialer {
         session: impl AsyncFn(Session) -> Result<(), SessionError>,
     ) -> Result<(), Failure> {
         let console = &self.console;
-        let Some(connected) = stop.unless(self.connect(side)).await else { return Ok(()) };
-        let (mut live, mut met) = connected?;
+        let Some(first) = stop.unless(self.connect(side)).await else { return Ok(()) };
+        let (mut connected, mut met) = first?;
         let mut attempts = Attempts::default();
         loop {
             let ended = session(met).await;
             tell();
             let reason = match ended {
                 Err(reason) if !stop.is_stopped() => reason.to_string(),
-                _ => return live.close(console, Ok(())).await,
+                _ => return connected.close(console, Ok(())).await,
             };
-            console.event(&Line::Lost { peer: &live.connection.remote().to_string(), reason: reason.clone() });
-            console.summary(&live.summary());
+            console.event(&Line::Lost { peer: &connected.connection.remote().to_string(), reason: reason.clone() });
+            console.summary(&connected.summary());
             console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
-            attempts.on_lost(&live);
+            attempts.on_lost(&connected);
             let again = stop.unless(attempts.until_connected(console, || self.connect(side))).await;
-            let Some(connected) = again else { return Ok(()) };
-            (live, met) = connected;
+            let Some(again) = again else { return Ok(()) };
+            (connected, met) = again;
         }
     }
 
-    async fn connect(&self, side: Side) -> Result<(Live, Session), Failure> {
+    async fn connect(&self, side: Side) -> Result<(Connected, Session), Failure> {
         let (endpoint, connection) =
             session::connect(&self.link, None, &self.credentials, self.config.clone(), &self.console).await?;
         let met = Session::greet(&connection, side, latency(&self.config)).await.map_err(not_met)?;
-        Ok((Live::begin(endpoint, connection, &self.console), met))
+        Ok((Connected::begin(endpoint, connection, &self.console), met))
     }
 }
 

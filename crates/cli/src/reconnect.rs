@@ -1,7 +1,6 @@
-//! A connection that a verb keeps for as long as it runs, and makes anew when it is lost. The verb `live` is
-//! another thing: its room is [`tidewire_live`].
+//! A connection that a verb keeps for as long as it runs, and makes anew when it is lost.
 //!
-//! `forward` and `tunnel` call [`Kept`], `live` what that is made of. Invariant: attempts to connect come
+//! `forward` and `tunnel` call [`Reconnect`], `live` what that is made of. Invariant: attempts to connect come
 //! ever more rarely while they fail, or while connections end soon.
 
 use std::future::Future;
@@ -13,7 +12,7 @@ use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::{self, Console, Event, Role, Summary};
 use tokio::time::{sleep, timeout};
 
-use crate::explain::Watch;
+use crate::explain::Explainer;
 use crate::session::{self, CUT_OFF, DONE};
 
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a peer that
@@ -23,10 +22,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The one connection of a job, which is made anew whenever it is lost.
-pub struct Kept {
+pub struct Reconnect {
     console: Console,
     /// The current connection, or `None` while it is lost.
-    current: Mutex<Option<Arc<Live>>>,
+    current: Mutex<Option<Arc<Connected>>>,
 }
 
 /// How a job over one connection ended.
@@ -37,7 +36,7 @@ pub enum Ended {
     Lost(String),
 }
 
-impl Kept {
+impl Reconnect {
     /// No connection yet.
     pub fn new(console: &Console) -> Self {
         Self { console: console.clone(), current: Mutex::default() }
@@ -58,22 +57,22 @@ impl Kept {
     ) -> Result<(), Failure> {
         let begin = async || {
             let (endpoint, connection, found) = connect().await?;
-            let live = Arc::new(Live::begin(endpoint, connection, &self.console));
-            self.replace(Some(Arc::clone(&live)));
-            Ok((live, found))
+            let connected = Arc::new(Connected::begin(endpoint, connection, &self.console));
+            self.replace(Some(Arc::clone(&connected)));
+            Ok((connected, found))
         };
         let mut attempts = Attempts::default();
-        let (mut live, mut found) = begin().await?;
+        let (mut connected, mut found) = begin().await?;
         loop {
-            let Ended::Lost(reason) = job(&live.connection, found).await? else { return Ok(()) };
+            let Ended::Lost(reason) = job(&connected.connection, found).await? else { return Ok(()) };
             self.replace(None);
-            self.console.summary(&live.summary());
+            self.console.summary(&connected.summary());
             self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
-            attempts.on_lost(&live);
-            let connected = attempts.until_connected(&self.console, &begin);
-            (live, found) = match silence {
-                Some(silence) => timeout(silence, connected).await.map_err(|_| gone(silence))?,
-                None => connected.await,
+            attempts.on_lost(&connected);
+            let again = attempts.until_connected(&self.console, &begin);
+            (connected, found) = match silence {
+                Some(silence) => timeout(silence, again).await.map_err(|_| gone(silence))?,
+                None => again.await,
             };
         }
     }
@@ -84,13 +83,13 @@ impl Kept {
     /// The failure in `ended`.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
         match self.replace(None) {
-            Some(live) => live.close(&self.console, ended).await,
+            Some(connected) => connected.close(&self.console, ended).await,
             None => ended,
         }
     }
 
-    fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
-        std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), live)
+    fn replace(&self, connected: Option<Arc<Connected>>) -> Option<Arc<Connected>> {
+        std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), connected)
     }
 }
 
@@ -106,19 +105,19 @@ fn gone(silence: Duration) -> Failure {
 }
 
 /// A connection, and its socket.
-pub struct Live {
+pub struct Connected {
     endpoint: Endpoint,
     /// Its clones are the same connection.
     pub connection: Connection,
     begun: Instant,
-    _explained: Watch,
+    _explained: Explainer,
 }
 
-impl Live {
+impl Connected {
     /// Reports a connection that was just made.
     pub fn begin(endpoint: Endpoint, connection: Connection, console: &Console) -> Self {
         console.event(&Event::Connected { peer: connection.remote().to_string() });
-        let explained = Watch::begin(connection.clone(), console.clone());
+        let explained = Explainer::begin(connection.clone(), console.clone());
         Self { endpoint, connection, begun: Instant::now(), _explained: explained }
     }
 
@@ -155,8 +154,8 @@ impl Default for Attempts {
 impl Attempts {
     /// A connection was lost. A peer that is shutting down still answers a HELLO once and then closes. The
     /// pause must keep growing then.
-    pub fn on_lost(&mut self, live: &Live) {
-        if live.begun.elapsed() > LONGEST_PAUSE {
+    pub fn on_lost(&mut self, connected: &Connected) {
+        if connected.begun.elapsed() > LONGEST_PAUSE {
             self.pause = FIRST_PAUSE;
         }
     }
