@@ -1,7 +1,8 @@
-//! A connection that a verb keeps for as long as it runs, and makes anew when it is lost.
+//! Connects again after a connection was lost: the one retry of `forward`, `tunnel`, `live` and `send`.
 //!
-//! `forward` and `tunnel` call [`Reconnect`], `live` what that is made of. Invariant: attempts to connect come
-//! ever more rarely while they fail, or while connections end soon.
+//! The first three call [`Reconnect`], which keeps a connection for as long as the job runs. `send` sums up a
+//! job of several connections itself, and calls [`Attempts`]. Invariant: attempts to connect come ever more
+//! rarely while they fail, or while connections end soon.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use tidewire::{Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::{self, Console, Event, Role, Summary};
+use tidewire_live::Stop;
 use tokio::time::{sleep, timeout};
 
 use crate::explain::Explainer;
@@ -36,6 +38,34 @@ pub enum Ended {
     Lost(String),
 }
 
+/// What ends the attempts to connect, other than a connection.
+pub enum Patience<'a> {
+    /// Nothing, once the first has succeeded.
+    Endless,
+    /// This time after a loss: then the far end has ended by itself.
+    Silence(Duration),
+    /// The user, from the first attempt on.
+    Stop(&'a Stop),
+}
+
+impl Patience<'_> {
+    /// Waits for the first attempt. `None` if the user has stopped it.
+    async fn first<T>(&self, attempt: impl Future<Output = Result<T, Failure>>) -> Result<Option<T>, Failure> {
+        match self {
+            Self::Stop(stop) => stop.unless(attempt).await.transpose(),
+            Self::Endless | Self::Silence(_) => attempt.await.map(Some),
+        }
+    }
+
+    /// Waits for the attempts after a loss. `None` if the user has stopped them.
+    async fn again<T>(&self, attempts: impl Future<Output = Result<T, Failure>>) -> Result<Option<T>, Failure> {
+        match self {
+            Self::Silence(silence) => timeout(*silence, attempts).await.map_err(|_| gone(*silence))?.map(Some),
+            Self::Endless | Self::Stop(_) => self.first(attempts).await,
+        }
+    }
+}
+
 impl Reconnect {
     /// No connection yet.
     pub fn new(console: &Console) -> Self {
@@ -44,14 +74,13 @@ impl Reconnect {
 
     /// Runs `job` over the connection that `connect` makes, and again over a new one whenever it is lost,
     /// until it is done. The job gets what `connect` has found out. The first attempt to connect must
-    /// succeed. `silence` is the time without a packet after which the far end has ended by itself, if it
-    /// does.
+    /// succeed. If the user stops the attempts, the job is done.
     ///
     /// # Errors
-    /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after a silence.
+    /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after [`Patience::Silence`].
     pub async fn run<T>(
         &self,
-        silence: Option<Duration>,
+        patience: Patience<'_>,
         connect: impl AsyncFn() -> Result<(Endpoint, Connection, T), Failure>,
         mut job: impl AsyncFnMut(&Connection, T) -> Result<Ended, Failure>,
     ) -> Result<(), Failure> {
@@ -61,19 +90,21 @@ impl Reconnect {
             self.replace(Some(Arc::clone(&connected)));
             Ok((connected, found))
         };
-        let mut attempts = Attempts::default();
-        let (mut connected, mut found) = begin().await?;
+        let mut attempts = Attempts::new(FIRST_PAUSE, None);
+        let Some((mut connected, mut found)) = patience.first(begin()).await? else { return Ok(()) };
         loop {
             let Ended::Lost(reason) = job(&connected.connection, found).await? else { return Ok(()) };
             self.replace(None);
             self.console.summary(&connected.summary());
             self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
             attempts.on_lost(&connected);
-            let again = attempts.until_connected(&self.console, &begin);
-            (connected, found) = match silence {
-                Some(silence) => timeout(silence, again).await.map_err(|_| gone(silence))?,
-                None => again.await,
+            let again = async {
+                attempts.pause().await;
+                attempts.until_connected(&self.console, &begin).await
             };
+            let Some(again) = patience.again(again).await? else { return Ok(()) };
+            self.console.say("connected again");
+            (connected, found) = again;
         }
     }
 
@@ -105,24 +136,23 @@ fn gone(silence: Duration) -> Failure {
 }
 
 /// A connection, and its socket.
-pub struct Connected {
+struct Connected {
     endpoint: Endpoint,
-    /// Its clones are the same connection.
-    pub connection: Connection,
+    connection: Connection,
     begun: Instant,
     _explained: Explainer,
 }
 
 impl Connected {
     /// Reports a connection that was just made.
-    pub fn begin(endpoint: Endpoint, connection: Connection, console: &Console) -> Self {
+    fn begin(endpoint: Endpoint, connection: Connection, console: &Console) -> Self {
         console.event(&Event::Connected { peer: connection.remote().to_string() });
         let explained = Explainer::begin(connection.clone(), console.clone());
         Self { endpoint, connection, begun: Instant::now(), _explained: explained }
     }
 
     /// Bytes of both directions; the time counts from the connecting.
-    pub fn summary(&self) -> Summary {
+    fn summary(&self) -> Summary {
         let stats = self.connection.stats();
         report::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
     }
@@ -131,7 +161,7 @@ impl Connected {
     ///
     /// # Errors
     /// The failure in `ended`, marked as reported.
-    pub async fn close(&self, console: &Console, ended: Result<(), Failure>) -> Result<(), Failure> {
+    async fn close(&self, console: &Console, ended: Result<(), Failure>) -> Result<(), Failure> {
         self.connection.close(if ended.is_ok() { DONE } else { CUT_OFF }, "");
         let summary = self.summary();
         session::close(&self.endpoint).await;
@@ -139,43 +169,54 @@ impl Connected {
     }
 }
 
-/// The pauses between attempts to connect.
+/// Attempts to connect, and the pauses between them.
 #[derive(Debug)]
 pub struct Attempts {
+    /// The pause after a connection that lasted.
+    first: Duration,
     pause: Duration,
-}
-
-impl Default for Attempts {
-    fn default() -> Self {
-        Self { pause: FIRST_PAUSE }
-    }
+    /// Time after which no attempt begins any more.
+    limit: Option<Duration>,
 }
 
 impl Attempts {
+    /// Attempts with this pause between the first two. With a `limit`, the first that fails after that time
+    /// is the last.
+    pub fn new(first: Duration, limit: Option<Duration>) -> Self {
+        Self { first, pause: first, limit }
+    }
+
     /// A connection was lost. A peer that is shutting down still answers a HELLO once and then closes. The
     /// pause must keep growing then.
-    pub fn on_lost(&mut self, connected: &Connected) {
+    fn on_lost(&mut self, connected: &Connected) {
         if connected.begun.elapsed() > LONGEST_PAUSE {
-            self.pause = FIRST_PAUSE;
+            self.pause = self.first;
         }
     }
 
-    /// Repeats `connect`, after pauses that double up to [`LONGEST_PAUSE`].
+    /// Waits. The pauses double up to [`LONGEST_PAUSE`].
+    async fn pause(&mut self) {
+        sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+    }
+
+    /// Repeats `connect`, with pauses, until it succeeds.
+    ///
+    /// # Errors
+    /// The last failure, if there is a limit.
     pub async fn until_connected<T, C: Future<Output = Result<T, Failure>>>(
         &mut self,
         console: &Console,
         mut connect: impl FnMut() -> C,
-    ) -> T {
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
         loop {
-            sleep(self.pause).await;
-            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
             match connect().await {
-                Ok(connected) => {
-                    console.say("connected again");
-                    return connected;
-                }
+                Ok(connected) => return Ok(connected),
+                Err(failure) if self.limit.is_some_and(|limit| begun.elapsed() > limit) => return Err(failure),
                 Err(failure) => console.say(&format!("cannot connect yet: {failure}")),
             }
+            self.pause().await;
         }
     }
 }

@@ -13,7 +13,7 @@ use tidewire_proto::config::KEEP_ALIVE;
 use crate::forwarding::{failure, report};
 use crate::link;
 use crate::pipe::stdio;
-use crate::reconnect::{Ended, Reconnect};
+use crate::reconnect::{Ended, Patience, Reconnect};
 use crate::ssh::{self, FarVerb, Host};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
@@ -136,7 +136,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let ended = match &args.single {
         Some(target) => {
             let job = async |connection: &Connection, ()| carry(connection, target).await;
-            unless_hung_up(reconnect.run(None, connect, job)).await
+            unless_hung_up(reconnect.run(Patience::Endless, connect, job)).await
         }
         None => {
             let mut is_begun = false;
@@ -148,7 +148,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
                 }
                 Ok(Ended::Lost(near.run(connection).await.to_string()))
             };
-            unless_hung_up(reconnect.run(way.silence(), connect, job)).await
+            let patience = way.silence().map_or(Patience::Endless, Patience::Silence);
+            unless_hung_up(reconnect.run(patience, connect, job)).await
         }
     };
     reconnect.close(quietly(ended)).await

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Endpoint};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::explain::Explainer;
 use tidewire_command::exit::{Exit, Failure, OrExit};
@@ -16,6 +16,7 @@ use tidewire_command::report::{Console, Event, Role};
 
 use crate::link::{self, LINK_VARIABLE};
 use crate::progress::{Meter, failed};
+use crate::reconnect::Attempts;
 use crate::session::{self, CUT_OFF, DONE};
 use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
@@ -25,10 +26,8 @@ use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
 const RETRY_TIME: Duration = Duration::from_secs(120);
-/// Time between the first two attempts. It doubles with each attempt.
+/// Time between the first two attempts to connect again. Chosen: the first comes at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest time between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -102,20 +101,11 @@ async fn is_lost(connection: &Connection) -> bool {
 }
 
 async fn connect_again(way: &Way, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
-    let since = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match way.connect(config, console).await {
-            Ok(connected) => return Ok(connected),
-            Err(failure) if since.elapsed() > RETRY_TIME => {
-                let error = format_args!("{failure}; run the same command again to resume the transfer");
-                return Err(Failure::message(Exit::Interrupted, error));
-            }
-            Err(failure) => console.say(&format!("cannot connect yet: {failure}")),
-        }
-        sleep(pause).await;
-        pause = (2 * pause).min(LONGEST_PAUSE);
-    }
+    let mut attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME));
+    attempts.until_connected(console, || way.connect(config, console)).await.map_err(|failure| {
+        let error = format_args!("{failure}; run the same command again to resume the transfer");
+        Failure::message(Exit::Interrupted, error)
+    })
 }
 
 /// Sends `found` over a new stream and shows progress.

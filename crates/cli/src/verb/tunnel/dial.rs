@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::state::Event;
-use crate::reconnect::{Ended, Reconnect};
+use crate::reconnect::{Ended, Patience, Reconnect};
 use crate::way::Way;
 
 /// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take
@@ -66,7 +66,7 @@ impl Dialer {
                 reason => Ok(Ended::Lost(reason.to_string())),
             }
         };
-        self.reconnect.run(None, || self.connect(), carry).await
+        self.reconnect.run(Patience::Endless, || self.connect(), carry).await
     }
 
     /// Connects and greets. Returns the connection, and the listener's longest packet.
