@@ -220,3 +220,38 @@ impl Attempts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The result of attempts without pauses of which the first two fail, and how many there were.
+    async fn attempt_at_third(limit: Option<Duration>) -> (Result<(), String>, u32) {
+        let count = Cell::new(0);
+        let connect = async || {
+            count.set(count.get() + 1);
+            if count.get() < 3 { Err(Failure::message(Exit::Unreachable, count.get().to_string())) } else { Ok(()) }
+        };
+        let mut attempts = Attempts::new(Duration::ZERO, limit);
+        let ended = attempts.until_connected(&Console::new(false, true), &connect).await;
+        (ended.map_err(|failure| failure.to_string()), count.get())
+    }
+
+    #[tokio::test]
+    async fn attempts_go_on_until_one_succeeds_or_the_time_is_over() {
+        assert_eq!(attempt_at_third(None).await, (Ok(()), 3));
+        assert_eq!(attempt_at_third(Some(Duration::from_secs(600))).await, (Ok(()), 3));
+        assert_eq!(attempt_at_third(Some(Duration::ZERO)).await, (Err("1".into()), 1));
+    }
+
+    #[tokio::test]
+    async fn pauses_double() {
+        let mut attempts = Attempts::new(Duration::from_nanos(1), None);
+        for doubled in [2, 4, 8] {
+            attempts.pause().await;
+            assert_eq!(attempts.pause, Duration::from_nanos(doubled));
+        }
+    }
+}

@@ -23,7 +23,7 @@ mod listener;
 mod near;
 mod news;
 mod outward;
-mod own;
+pub mod own;
 mod remote;
 pub mod single;
 mod sockets;
