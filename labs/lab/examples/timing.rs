@@ -1,6 +1,6 @@
 //! Measures over loopback how exactly packet trains leave and how exactly arrivals are known.
 //!
-//! `cargo run --release -p tidewire --example timing -- records SECONDS [busy-near] [busy-far]` sends
+//! `cargo run --release -p tidewire-lab --example timing -- records SECONDS [busy-near] [busy-far]` sends
 //! 500 bytes every 3 ms and prints the samples of the round trip. A busy end has a task that computes for
 //! 5 ms and then sleeps for 5 ms.
 //!
