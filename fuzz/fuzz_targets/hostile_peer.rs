@@ -1,4 +1,4 @@
-//! A peer with valid keys attacks a live connection: any frames in any packet, symbols that decode to
+//! A peer with valid keys attacks an open connection: any frames in any packet, symbols that decode to
 //! anything, true and false acknowledgements. An application that calls every method runs at the same time.
 //!
 //! Whatever the peer sends, nothing panics, `handle_timeout(now)` leaves no timer that is due at `now`,

@@ -60,7 +60,7 @@ local function learn_key(line)
     keys[session][sealer][tonumber(phase)] = entry
 end
 
--- Reads the whole lines that were added to the key log since the last call: during a live capture it grows.
+-- Reads the whole lines that were added to the key log since the last call: during a running capture it grows.
 local function read_keys()
     local name = tidewire.prefs.keylog
     if read_file ~= name then

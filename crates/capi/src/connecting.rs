@@ -1,4 +1,4 @@
-//! Connecting and closing: the jobs of a socket that go on in the runtime.
+//! Connecting and closing: the tasks of a socket that go on in the runtime.
 //!
 //! Invariant: a connection that was closed by its last socket is closed at the peer too, and what was written
 //! to it has arrived before, or `linger` has passed.
@@ -29,7 +29,7 @@ pub(crate) fn connect(socket: &Arc<Socket>, link: &str) -> Outcome<()> {
         State::Failed(failure) => return Err(failure.clone()),
         _ => return Err(Failure::new(TW_EISCONN, "the socket listens or is connected already")),
     };
-    let job = Attempt {
+    let attempt = Attempt {
         credentials: settings.to_open(&link)?,
         config: settings.config(Some(&link))?,
         from: settings.address,
@@ -38,7 +38,7 @@ pub(crate) fn connect(socket: &Arc<Socket>, link: &str) -> Outcome<()> {
     // The task must not keep a socket that was closed.
     let caller: Weak<Socket> = Arc::downgrade(socket);
     let task = runtime()?.spawn(async move {
-        let result = job.run().await;
+        let result = attempt.run().await;
         if let Some(socket) = caller.upgrade() {
             socket.on_connected(result);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::code::*;
 use crate::edge::Handle;
-use crate::signal::{Watcher, lock};
+use crate::signal::{Waiter, lock};
 use crate::socket::{Socket, State};
 use crate::table::TABLE;
 
@@ -35,11 +35,11 @@ pub struct PollEntry {
 pub(crate) fn poll(entries: &mut [PollEntry], timeout_ms: c_int) -> Outcome<usize> {
     let deadline = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
     let sockets = entries.iter().zip(0..).map(|(entry, index)| socket(entry, index)).collect::<Outcome<Vec<_>>>()?;
-    let watcher = Arc::<Watcher>::default();
-    let watch = Watch { sockets: &sockets, watcher: &watcher };
-    watch.begin();
+    let waiter = Arc::<Waiter>::default();
+    let registration = Registration { sockets: &sockets, waiter: &waiter };
+    registration.begin();
     loop {
-        let seen = watcher.count();
+        let seen = waiter.count();
         let mut found = Vec::with_capacity(entries.len());
         for (socket, entry) in sockets.iter().zip(&*entries) {
             // A handle that was closed meanwhile.
@@ -47,7 +47,7 @@ pub(crate) fn poll(entries: &mut [PollEntry], timeout_ms: c_int) -> Outcome<usiz
             found.push(ready(socket, entry.events));
         }
         let count = found.iter().filter(|events| **events != 0).count();
-        if count > 0 || !watcher.sleep(seen, deadline) {
+        if count > 0 || !waiter.sleep(seen, deadline) {
             entries.iter_mut().zip(found).for_each(|(entry, events)| entry.revents = events);
             return Ok(count);
         }
@@ -97,26 +97,26 @@ fn ready(socket: &Socket, events: i16) -> i16 {
     found
 }
 
-/// Watches the sockets as long as it lives.
-struct Watch<'a> {
+/// Keeps a waiter at the signals of the sockets until it is dropped.
+struct Registration<'a> {
     sockets: &'a [Arc<Socket>],
-    watcher: &'a Arc<Watcher>,
+    waiter: &'a Arc<Waiter>,
 }
 
-impl Watch<'_> {
+impl Registration<'_> {
     fn begin(&self) {
         for socket in self.sockets {
-            socket.input.signal.watch(self.watcher);
-            socket.output.signal.watch(self.watcher);
+            socket.input.signal.add(self.waiter);
+            socket.output.signal.add(self.waiter);
         }
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         for socket in self.sockets {
-            socket.input.signal.unwatch(self.watcher);
-            socket.output.signal.unwatch(self.watcher);
+            socket.input.signal.remove(self.waiter);
+            socket.output.signal.remove(self.waiter);
         }
     }
 }

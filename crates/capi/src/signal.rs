@@ -25,13 +25,13 @@ struct State {
     count: u64,
     /// Threads that sleep on `changed`: nobody is notified if there are none.
     sleepers: usize,
-    watchers: Vec<Arc<Watcher>>,
+    waiters: Vec<Arc<Waiter>>,
     descriptor: Option<Descriptor>,
 }
 
 /// What one call of `tw_poll` sleeps on. Several signals wake it.
 #[derive(Default)]
-pub(crate) struct Watcher {
+pub(crate) struct Waiter {
     count: Mutex<u64>,
     changed: Condvar,
 }
@@ -62,7 +62,7 @@ impl Signal {
         if let Some(descriptor) = &mut state.descriptor {
             descriptor.set(true);
         }
-        state.watchers.iter().for_each(|watcher| watcher.notify());
+        state.waiters.iter().for_each(|waiter| waiter.notify());
         let has_sleepers = state.sleepers > 0;
         drop(state);
         if has_sleepers {
@@ -90,14 +90,14 @@ impl Signal {
         state.count != seen
     }
 
-    /// Adds a watcher, until [`Self::unwatch`].
-    pub fn watch(&self, watcher: &Arc<Watcher>) {
-        lock(&self.state).watchers.push(Arc::clone(watcher));
+    /// Adds a waiter, until [`Self::remove`].
+    pub fn add(&self, waiter: &Arc<Waiter>) {
+        lock(&self.state).waiters.push(Arc::clone(waiter));
     }
 
-    /// Removes a watcher.
-    pub fn unwatch(&self, watcher: &Arc<Watcher>) {
-        lock(&self.state).watchers.retain(|known| !Arc::ptr_eq(known, watcher));
+    /// Removes a waiter.
+    pub fn remove(&self, waiter: &Arc<Waiter>) {
+        lock(&self.state).waiters.retain(|known| !Arc::ptr_eq(known, waiter));
     }
 
     /// Whether somebody has asked for the descriptor.
@@ -135,7 +135,7 @@ impl Signal {
     }
 }
 
-impl Watcher {
+impl Waiter {
     fn notify(&self) {
         *lock(&self.count) += 1;
         self.changed.notify_all();
@@ -231,17 +231,17 @@ mod tests {
 
     #[test]
     fn a_wake_up_before_the_sleep_is_not_lost() {
-        let (signal, watcher) = (Signal::default(), Arc::<Watcher>::default());
-        signal.watch(&watcher);
-        let seen = (signal.count(), watcher.count());
+        let (signal, waiter) = (Signal::default(), Arc::<Waiter>::default());
+        signal.add(&waiter);
+        let seen = (signal.count(), waiter.count());
         signal.raise();
         assert!(signal.sleep(seen.0, None));
-        assert!(watcher.sleep(seen.1, None));
-        signal.unwatch(&watcher);
-        let seen = (signal.count(), watcher.count());
+        assert!(waiter.sleep(seen.1, None));
+        signal.remove(&waiter);
+        let seen = (signal.count(), waiter.count());
         signal.raise();
-        assert_eq!(watcher.count(), seen.1);
+        assert_eq!(waiter.count(), seen.1);
         let now = Some(Instant::now());
-        assert!(signal.sleep(seen.0, now) && !signal.sleep(signal.count(), now) && !watcher.sleep(seen.1, now));
+        assert!(signal.sleep(seen.0, now) && !signal.sleep(signal.count(), now) && !waiter.sleep(seen.1, now));
     }
 }

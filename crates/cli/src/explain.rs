@@ -1,7 +1,7 @@
 //! Explains the planned repair to the user when the plan begins and when it changes.
 //!
-//! The verbs that connect keep a [`Watch`] beside their connection. A plan that is much like the one before
-//! is not reported. Without a target of the user (`--latency`), only the event of `--json` is written.
+//! The verbs that connect keep an [`Explainer`] beside their connection. A plan that is much like the one
+//! before is not reported. Without a target of the user (`--latency`), only the event of `--json` is written.
 
 use std::time::Duration;
 
@@ -42,11 +42,11 @@ enum Event<'a> {
     },
 }
 
-/// Watches a connection until it is dropped.
+/// Explains the plans of a connection until it is dropped.
 #[derive(Debug)]
-pub struct Watch(JoinHandle<()>);
+pub struct Explainer(JoinHandle<()>);
 
-impl Watch {
+impl Explainer {
     /// Reports the plan of `connection` to `console`, and each plan that differs enough from the last.
     pub fn begin(connection: Connection, console: Console) -> Self {
         Self(tokio::spawn(async move {
@@ -64,7 +64,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Explainer {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -7,12 +7,12 @@
 //! in [`tidewire_transfer`]. Only `main.rs` uses this library. Its interface may change at any time.
 
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
-// that all of them make, waiting for connections, making and ending them, keeping them, and their sockets.
+// that all of them make, waiting for connections, making, ending and renewing them, and their sockets.
 mod backend;
 mod keys;
 mod link;
 mod listen;
-mod live;
+mod reconnect;
 mod session;
 mod ssh;
 mod via;

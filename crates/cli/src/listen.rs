@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use tidewire::{
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt;
 use tidewire_command::report::Console;
+use tidewire_forward::own;
 use tidewire_units::parse_size;
 
 use crate::backend;
@@ -399,26 +400,22 @@ impl Links {
     }
 }
 
-/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing
-/// table and sends nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
+/// The address that this machine sends from toward the Internet, of the family of `wildcard`. The targets are
+/// documentation addresses (RFC 5737, RFC 3849).
 fn default_route_address(wildcard: IpAddr) -> Option<IpAddr> {
-    let target: SocketAddr = match wildcard {
-        IpAddr::V4(_) => ([192, 0, 2, 1], 9).into(),
-        IpAddr::V6(_) => ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into(),
+    let target: IpAddr = match wildcard {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     };
-    let socket = UdpSocket::bind((wildcard, 0)).ok()?;
-    socket.connect(target).ok()?;
-    socket.local_addr().ok().map(|address| address.ip())
+    own::source_toward(target).ok()
 }
 
 /// The addresses of this machine's interfaces that others may reach, of the family of `wildcard`. An IPv6
 /// address of a link alone means nothing without the name of an interface, so it is left out.
 fn interface_addresses(wildcard: IpAddr) -> BTreeSet<IpAddr> {
-    let interfaces = getifaddrs::getifaddrs().into_iter().flatten();
-    let addresses = interfaces.filter_map(|interface| interface.address.ip_addr());
     let reached = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => wildcard.is_ipv4() && !v4.is_loopback() && !v4.is_unspecified(),
         IpAddr::V6(v6) => wildcard.is_ipv6() && !v6.is_loopback() && !v6.is_unicast_link_local(),
     };
-    addresses.filter(reached).collect()
+    own::interface_addresses().filter(reached).collect()
 }

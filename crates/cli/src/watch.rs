@@ -15,7 +15,7 @@ use tidewire::Config;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::keylog::KeyLogging;
 use tidewire_command::report::{Console, Event as Common};
-use tidewire_dashboard::{Consumer, Dashboard, Hub, Metrics, PageError, Qlog, Recorder, Watching};
+use tidewire_dashboard::{Consumer, Dashboard, FanOut, Metrics, PageError, Qlog, Recorder, Watching};
 use tidewire_units::parse_size;
 
 /// Port of `--metrics` that `top` looks at. Chosen: beside 7700, the port of the examples of links.
@@ -87,10 +87,10 @@ impl WatchArgs {
             return Ok((config, Watching::nothing()));
         }
         let console = console.clone();
-        let (hub, watching) = Hub::start(consumers, move |name, reason| {
+        let (fan_out, watching) = FanOut::start(consumers, move |name, reason| {
             console.warn(&format!("tidewire: {name} ends here: {reason}; the job goes on"));
         });
-        Ok((config.with_trace(Arc::new(hub)), watching))
+        Ok((config.with_trace(Arc::new(fan_out)), watching))
     }
 
     /// The consumers that the options ask for. Each option adds one here.

@@ -16,7 +16,7 @@ use tidewire_command::report::Console;
 
 use crate::keys::{self, Own};
 use crate::session;
-use crate::ssh::{Host, Job, Ssh};
+use crate::ssh::{FarVerb, Host, Ssh};
 use crate::via::{Through, Via};
 
 /// The options of the verbs that connect to a link, or start their far end on a host.
@@ -73,14 +73,14 @@ impl Reach {
     pub async fn host(
         &self,
         host: &Host,
-        job: Job,
+        verb: FarVerb,
         usual: Duration,
         words: &str,
         console: &Console,
     ) -> Result<Way, Failure> {
         self.check_host()?;
         let silence = self.ssh.silence(usual);
-        let (first, others) = self.ssh.start(host, job, silence, words, console).await?;
+        let (first, others) = self.ssh.start(host, verb, silence, words, console).await?;
         let credentials = keys::to_open(&first, self.own.key.as_deref(), console)?;
         let started = Some(Started { host: host.clone(), silence });
         Ok(Way { first, others, credentials, started, through: None })

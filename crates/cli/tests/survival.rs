@@ -63,13 +63,13 @@ fn write(path: &Path, bytes: u64) {
 
 /// Forwards datagrams between a sender, whose port changes, and a receiver. Kills a process when enough bytes
 /// have passed towards the receiver.
-struct Relay {
+struct Forwarder {
     address: SocketAddr,
     passed: Arc<AtomicU64>,
     trap: Arc<Mutex<Option<(u64, Pid)>>>,
 }
 
-impl Relay {
+impl Forwarder {
     fn start(receiver: SocketAddr) -> Self {
         let front = UdpSocket::bind("127.0.0.1:0").unwrap();
         let back = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -120,7 +120,7 @@ struct Stage {
     folder: tempfile::TempDir,
     listen: String,
     link: String,
-    relay: Relay,
+    forwarder: Forwarder,
     receiver: Running,
 }
 
@@ -132,9 +132,9 @@ impl Stage {
         fs::write(folder.path().join("key"), secret).unwrap();
         let (receiver, link) = Self::receive(folder.path(), "127.0.0.1:0");
         let listen = address(&link);
-        let relay = Relay::start(listen.parse().unwrap());
-        let link = link.replace(&listen, &relay.address.to_string());
-        Self { folder, listen, link, relay, receiver }
+        let forwarder = Forwarder::start(listen.parse().unwrap());
+        let link = link.replace(&listen, &forwarder.address.to_string());
+        Self { folder, listen, link, forwarder, receiver }
     }
 
     fn receive(folder: &Path, listen: &str) -> (Running, String) {
@@ -250,7 +250,7 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
             stage.kill_after_first_group(victim);
         } else if kill < kills {
             stage
-                .relay
+                .forwarder
                 .arm(50_000 + random.below(if tidewire_testing::few_seeds() { GROUP } else { 3 * GROUP }), victim);
         }
         let mut killed_receiver = false;
@@ -269,7 +269,7 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
             let _ = sender.kill();
         }
         let output = sender.wait_with_output().unwrap();
-        stage.relay.disarm();
+        stage.forwarder.disarm();
         let lines = whole_lines(&output.stdout);
         // No byte at the destination was sent again, except less than a group of the file under way. The file
         // with holes is left out, because it may still be flushed while the part behind it grows.

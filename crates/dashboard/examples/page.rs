@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidewire::{CloseCode, Config, Endpoint, new_secret};
-use tidewire_dashboard::{Dashboard, Hub};
+use tidewire_dashboard::{Dashboard, FanOut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval};
 
@@ -22,8 +22,8 @@ async fn main() -> anyhow::Result<()> {
     // The page shows the connections of every endpoint whose configuration has this trace.
     let page = Dashboard::open(([127, 0, 0, 1], 0).into(), "example", || None)?;
     println!("dashboard: {}", page.url());
-    let (hub, _watching) = Hub::start(vec![Box::new(page)], |name, why| eprintln!("{name} ends here: {why}"));
-    let config = Config::default().with_trace(Arc::new(hub));
+    let (fan_out, _watching) = FanOut::start(vec![Box::new(page)], |name, why| eprintln!("{name} ends here: {why}"));
+    let config = Config::default().with_trace(Arc::new(fan_out));
 
     let secret = new_secret()?;
     let listener = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), Config::default())?;

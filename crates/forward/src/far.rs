@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::allowed::Allowed;
+use crate::copy::Copied;
 use crate::error::CarryError;
 use crate::header::{Answer, Code, Request, read_request};
 use crate::listener::{self, Limits};
 use crate::news::{News, Report, tell};
-use crate::relay::Relayed;
 use crate::target::Target;
 use crate::{REQUEST_PATIENCE, outward};
 
@@ -67,7 +67,7 @@ impl Served {
                 let answer = self.allowed.target(&target).err().unwrap_or_else(|| Answer::new(Code::Ready, ""));
                 outward::end(stream, &answer).await;
                 if !answer.is_ready() {
-                    self.tell(&target.to_string(), &Relayed::default(), Err(CarryError::Refused(answer)));
+                    self.tell(&target.to_string(), &Copied::default(), Err(CarryError::Refused(answer)));
                 }
             }
             Ok(Request::Connect(target)) => self.connect(stream, &target).await,
@@ -82,7 +82,7 @@ impl Served {
                     }
                 };
                 if ended.is_err() {
-                    self.tell(&address.to_string(), &Relayed::default(), ended);
+                    self.tell(&address.to_string(), &Copied::default(), ended);
                 }
             }
             Ok(Request::Drain) => self.drain(stream).await,
@@ -100,7 +100,7 @@ impl Served {
 
     async fn connect(&self, stream: Stream, target: &Target) {
         self.connects.send_modify(|connects| connects.open += 1);
-        let carried = Relayed::default();
+        let carried = Copied::default();
         let ended = outward::carry(stream, target, &self.allowed, self.connection.share(), &carried).await;
         let has_failed = ended.is_err();
         self.tell(&target.to_string(), &carried, ended);
@@ -122,7 +122,7 @@ impl Served {
         outward::end(stream, &Answer::new(code, "")).await;
     }
 
-    fn tell(&self, target: &str, carried: &Relayed, ended: Result<(), CarryError>) {
+    fn tell(&self, target: &str, carried: &Copied, ended: Result<(), CarryError>) {
         tell(&self.report, self.connection.remote(), target, carried, ended);
     }
 }

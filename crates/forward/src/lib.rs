@@ -13,17 +13,17 @@
 //! if the sender ended in order; any other end of the bytes is a reset.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod allowed;
+mod copy;
 mod error;
 mod far;
-mod gate;
 pub mod header;
 mod listener;
 mod near;
 mod news;
 mod outward;
-mod own;
-mod relay;
+pub mod own;
 mod remote;
 pub mod single;
 mod sockets;

@@ -14,10 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::copy::{Copied, Copier};
 use crate::error::CarryError;
 use crate::header::{Answer, Code, Request, write_answer};
 use crate::news::{News, Report, tell};
-use crate::relay::{Relay, Relayed};
 use crate::sockets::Port;
 use crate::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward};
 
@@ -113,12 +113,12 @@ impl Accepted {
     }
 
     async fn carry(self: Arc<Self>, tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
-        let carried = Relayed::default();
-        let ended = self.relay(tcp, peer, &carried).await.map_err(CarryError::from);
+        let carried = Copied::default();
+        let ended = self.copy(tcp, peer, &carried).await.map_err(CarryError::from);
         tell(&self.report, self.connection.remote(), &self.address.to_string(), &carried, ended);
     }
 
-    async fn relay(&self, tcp: TcpStream, peer: SocketAddr, carried: &Relayed) -> io::Result<()> {
+    async fn copy(&self, tcp: TcpStream, peer: SocketAddr, carried: &Copied) -> io::Result<()> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no stream to the client: it carries too many");
         let opened = timeout(OUTAGE_PATIENCE, self.connection.open()).await.map_err(late);
         let stream = match opened.and_then(|opened| opened.map_err(io::Error::from)) {
@@ -131,6 +131,6 @@ impl Accepted {
         };
         let request = Request::Accepted { id: self.id, peer };
         let follow = |share| self.port.upgrade().into_iter().for_each(|port| port.follow(share));
-        Relay::new(tcp, stream).open(&request, carried, follow).await
+        Copier::new(tcp, stream).open(&request, carried, follow).await
     }
 }

@@ -1,6 +1,6 @@
 //! The near end: its ports, which stay open, and one connection to the far side after another.
 //!
-//! `gate` carries what the ports of `-L` and `-D` accept, `remote` what the far side accepts for `-R`.
+//! `acceptor` carries what the ports of `-L` and `-D` accept, `remote` what the far side accepts for `-R`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::MAX_CONNECTIONS;
+use crate::acceptor::{Acceptor, Leads};
 use crate::error::{Asked, ForwardError};
-use crate::gate::{Gate, Leads};
 use crate::header::{Answer, Request, read_answer, write_request};
 use crate::news::{News, Report};
 use crate::remote::Remote;
@@ -88,8 +88,8 @@ impl Near {
             port.follow(connection.share());
             (self.report)(&News::Listening { port: port.address(), to: &leads.to_string() });
             let (current, room) = (self.current.subscribe(), Arc::clone(&room));
-            let gate = Gate { current, port: Arc::clone(port), report: Arc::clone(&self.report), room };
-            self.tasks.spawn(gate.accept(leads.clone()));
+            let acceptor = Acceptor { current, port: Arc::clone(port), report: Arc::clone(&self.report), room };
+            self.tasks.spawn(acceptor.accept(leads.clone()));
         }
         Ok(())
     }

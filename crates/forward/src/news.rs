@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::copy::Copied;
 use crate::error::CarryError;
 use crate::header::Answer;
-use crate::relay::Relayed;
 use crate::target::Target;
 
 /// Takes the news of one end, from several tasks. It should return soon, because the telling task waits.
@@ -81,7 +81,7 @@ pub struct Carried<'a> {
 }
 
 /// Tells how a TCP connection ended.
-pub(crate) fn tell(report: &Report, peer: SocketAddr, target: &str, carried: &Relayed, ended: Result<(), CarryError>) {
+pub(crate) fn tell(report: &Report, peer: SocketAddr, target: &str, carried: &Copied, ended: Result<(), CarryError>) {
     let (there_bytes, back_bytes) = (carried.there.load(Ordering::Relaxed), carried.back.load(Ordering::Relaxed));
     report(&News::Carried(Carried { peer, target, there_bytes, back_bytes, ended }));
 }

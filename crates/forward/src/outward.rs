@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::allowed::{Allowed, Reach};
+use crate::copy::{Copied, Copier};
 use crate::error::CarryError;
 use crate::header::{Answer, Code, write_answer};
 use crate::own::is_own;
-use crate::relay::{Relay, Relayed};
 use crate::sockets;
 use crate::target::{Target, is_private_to_host};
 
@@ -33,10 +33,10 @@ pub(crate) async fn carry(
     target: &Target,
     allowed: &Allowed,
     share: usize,
-    carried: &Relayed,
+    carried: &Copied,
 ) -> Result<(), CarryError> {
     match connect(target, allowed, share).await {
-        Ok(tcp) => Relay::new(tcp, stream).answer(carried).await.map_err(Into::into),
+        Ok(tcp) => Copier::new(tcp, stream).answer(carried).await.map_err(Into::into),
         Err(answer) => {
             end(stream, &answer).await;
             Err(CarryError::Refused(answer))

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::allowed::Allowed;
+use crate::copy::Copied;
 use crate::error::{Asked, ForwardError};
 use crate::header::{Answer, Code, Request, read_answer, read_request, write_request};
 use crate::news::{News, Report, tell};
-use crate::relay::Relayed;
 use crate::target::PortForward;
 use crate::{REQUEST_PATIENCE, outward};
 
@@ -139,7 +139,7 @@ impl Remote {
         let Some((forward, peer)) = forward else {
             return outward::end(stream, &Answer::new(Code::NotUnderstood, "this is tidewire forward")).await;
         };
-        let (carried, target) = (Relayed::default(), &forward.target);
+        let (carried, target) = (Copied::default(), &forward.target);
         let ended = outward::carry(stream, target, &self.allowed, connection.share(), &carried).await;
         tell(&self.report, peer, &target.to_string(), &carried, ended);
     }

@@ -1,7 +1,7 @@
 //! The near end of SOCKS5 (RFC 1928): reads which target a client asks for, and answers it
 //! (`docs/forward.md` section 4).
 //!
-//! [`crate::gate`] calls it for each TCP connection to a port of `-D`. Only CONNECT without
+//! [`crate::acceptor`] calls it for each TCP connection to a port of `-D`. Only CONNECT without
 //! authentication is spoken. Invariants: no byte behind the request is read, because the application's bytes
 //! follow it. A client that stalls or sends garbage costs at most [`PATIENCE`] and 519 bytes.
 

@@ -21,11 +21,11 @@ impl Stop {
         *self.0.borrow()
     }
 
-    /// Runs `job`; `None` if the end was stopped first.
-    pub async fn unless<T>(&self, job: impl Future<Output = T>) -> Option<T> {
+    /// Runs `work`; `None` if the end was stopped first.
+    pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut stopped = self.0.subscribe();
         tokio::select! {
-            done = job => Some(done),
+            done = work => Some(done),
             _ = stopped.wait_for(|stopped| *stopped) => None,
         }
     }

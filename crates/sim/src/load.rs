@@ -15,7 +15,7 @@ use tidewire_proto::stats::Stats;
 
 use crate::clock::Clock;
 use crate::pair::{Application, End};
-use crate::video::{Pace, Playback, Video, Watched};
+use crate::video::{Pace, Playback, Video, Viewing};
 
 /// A stream with data in one direction.
 #[derive(Clone, Debug)]
@@ -248,10 +248,10 @@ impl Load {
 
     /// What the viewer of flow `flow` (from 0) has seen by `now`, since the flow started. `None` if the flow
     /// carries no video. After the run, `now` may lie ahead: the buffer is then played further.
-    pub fn watched(&self, flow: usize, now: Time) -> Option<Watched> {
+    pub fn viewing(&self, flow: usize, now: Time) -> Option<Viewing> {
         let running = self.flows.get(flow)?;
         let since = self.began.map_or(Duration::ZERO, |began| now.since(began));
-        Some(running.playback.as_ref()?.watched(since.saturating_sub(running.flow.start)))
+        Some(running.playback.as_ref()?.viewing(since.saturating_sub(running.flow.start)))
     }
 
     /// The state of every flow.
@@ -372,8 +372,8 @@ impl Load {
                                 Some(format!("flow {index} ended at {} of {} bytes", running.read, running.flow.bytes));
                         }
                         running.ended = true;
-                        let watching = since.saturating_sub(running.flow.start);
-                        running.playback.iter_mut().for_each(|playback| playback.finish(watching));
+                        let at = since.saturating_sub(running.flow.start);
+                        running.playback.iter_mut().for_each(|playback| playback.finish(at));
                         connection.consume(local, stream, 0);
                         break;
                     }
@@ -388,8 +388,8 @@ impl Load {
                         }
                         let before = running.read;
                         running.read += n as u64;
-                        let watching = since.saturating_sub(running.flow.start);
-                        running.playback.iter_mut().for_each(|playback| playback.on_bytes(watching, n as u64));
+                        let at = since.saturating_sub(running.flow.start);
+                        running.playback.iter_mut().for_each(|playback| playback.on_bytes(at, n as u64));
                         let running = &self.flows[index];
                         let arrival = |n| Arrival { flow: index, made: running.made(n), read: since };
                         self.arrivals.extend(running.completed(before).map(arrival));

@@ -116,9 +116,9 @@ pub fn conclude(report: &Report, console: &Console, svg: Option<&Path>) -> Resul
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
     report.tunnels.iter().for_each(|tunnel| console.event(&event_of_tunnel(tunnel)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
-    let seen = report.flows.iter().zip(1..).filter_map(|(flow, number)| Some((number, flow.watched.clone()?)));
+    let seen = report.flows.iter().zip(1..).filter_map(|(flow, number)| Some((number, flow.viewing.clone()?)));
     let videos: Vec<_> = seen.collect();
-    videos.iter().for_each(|(flow, watched)| console.event(&playback(*flow, watched)));
+    videos.iter().for_each(|(flow, viewing)| console.event(&playback(*flow, viewing)));
     if !console.json() {
         use std::io::Write as _;
         // A reader that closed the pipe is not a failure.

@@ -26,7 +26,7 @@ use tidewire_sim::network::{self, Carrier, Described, Network, Plan};
 use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::pcap::Capture;
 use tidewire_sim::scenario::Scenario;
-use tidewire_sim::video::Watched;
+use tidewire_sim::video::Viewing;
 use tidewire_units::parse_size;
 
 use crate::link_counts::{Event as LinkEvent, counts as link_counts};
@@ -161,7 +161,7 @@ fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), F
     let (forward, back) = (link_counts(link.forward.stats()), link_counts(link.back.stats()));
     console.event(&LinkEvent::LinkStats { forward, back, clients: 1 });
     let videos = videos(&load, pair.now());
-    videos.iter().for_each(|(flow, watched)| console.event(&playback(*flow, watched)));
+    videos.iter().for_each(|(flow, viewing)| console.event(&playback(*flow, viewing)));
     if !console.json() {
         let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
         // A reader that closed the pipe is not a failure.
@@ -212,36 +212,36 @@ fn records(load: &Load, flows: &[Flow]) -> Option<Records> {
 
 /// What was seen of each video by the end of its playback, with the number of its flow from 1. A video with
 /// missing bytes is played until `now`.
-fn videos(load: &Load, now: Time) -> Vec<(usize, Watched)> {
+fn videos(load: &Load, now: Time) -> Vec<(usize, Viewing)> {
     let seen = load.progress().enumerate().filter_map(|(flow, progress)| {
-        let left = load.watched(flow, now)?.buffered();
+        let left = load.viewing(flow, now)?.buffered();
         let is_whole = progress.read == progress.flow.bytes;
-        Some((flow + 1, load.watched(flow, if is_whole { now + left } else { now })?))
+        Some((flow + 1, load.viewing(flow, if is_whole { now + left } else { now })?))
     });
     seen.collect()
 }
 
-pub fn playback(flow: usize, watched: &Watched) -> Event {
+pub fn playback(flow: usize, viewing: &Viewing) -> Event {
     let seconds = |time: Duration| time.as_secs_f64();
     Event::Playback {
         flow,
-        first_start_seconds: watched.first_start.map(seconds),
-        stalls: watched.stalls,
-        stalled_seconds: seconds(watched.stalled),
-        played_seconds: seconds(watched.played),
-        ended_seconds: watched.ended.map(seconds),
-        samples: watched.samples.iter().map(|sample| [seconds(sample.at), seconds(sample.buffered)]).collect(),
+        first_start_seconds: viewing.first_start.map(seconds),
+        stalls: viewing.stalls,
+        stalled_seconds: seconds(viewing.stalled),
+        played_seconds: seconds(viewing.played),
+        ended_seconds: viewing.ended.map(seconds),
+        samples: viewing.samples.iter().map(|sample| [seconds(sample.at), seconds(sample.buffered)]).collect(),
     }
 }
 
 /// Makes a line for each video.
-pub fn video_rows(videos: &[(usize, Watched)]) -> String {
-    let row = |(flow, watched): &(usize, Watched)| {
-        let start = watched.first_start.map_or_else(|| "-".into(), |at| format!("{:.2} s", at.as_secs_f64()));
-        let most = watched.samples.iter().map(|sample| sample.buffered).max().unwrap_or_default();
-        let [played, stalled, most] = [watched.played, watched.stalled, most].map(|time| time.as_secs_f64());
+pub fn video_rows(videos: &[(usize, Viewing)]) -> String {
+    let row = |(flow, viewing): &(usize, Viewing)| {
+        let start = viewing.first_start.map_or_else(|| "-".into(), |at| format!("{:.2} s", at.as_secs_f64()));
+        let most = viewing.samples.iter().map(|sample| sample.buffered).max().unwrap_or_default();
+        let [played, stalled, most] = [viewing.played, viewing.stalled, most].map(|time| time.as_secs_f64());
         let name = format!("video, flow {flow}");
-        let stalls = watched.stalls;
+        let stalls = viewing.stalls;
         format!(
             "{name:<16} starts at {start}, plays {played:.2} s, {stalls} stalls of {stalled:.2} s, buffer at most {most:.2} s\n"
         )

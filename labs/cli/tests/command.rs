@@ -95,12 +95,12 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     let video = "[[flow]]\nfrom = \"near\"\nvideo = \"2.5mbit,3s\"\npace = \"live\"\nstartup = \"500ms\"\n";
     fs::write(&scenario, format!("{text}{video}")).unwrap();
     let lines = schema::lines(&run("adaptive"));
-    let [_, watched, whole] = lines.last_chunk().unwrap();
-    assert_eq!((&watched["event"], &whole["bytes"]), (&"playback".into(), &937_500.into()));
-    assert_eq!((&watched["flow"], &watched["stalls"], &watched["played_seconds"]), (&1.into(), &0.into(), &3.0.into()));
-    let (start, end) = (watched["first_start_seconds"].as_f64().unwrap(), watched["ended_seconds"].as_f64().unwrap());
+    let [_, viewing, whole] = lines.last_chunk().unwrap();
+    assert_eq!((&viewing["event"], &whole["bytes"]), (&"playback".into(), &937_500.into()));
+    assert_eq!((&viewing["flow"], &viewing["stalls"], &viewing["played_seconds"]), (&1.into(), &0.into(), &3.0.into()));
+    let (start, end) = (viewing["first_start_seconds"].as_f64().unwrap(), viewing["ended_seconds"].as_f64().unwrap());
     assert!(start > 0.45 && (end - start - 3.0).abs() < 1e-6, "{start} {end}");
-    assert_eq!(watched["samples"].as_array().unwrap().last().unwrap()[1], 0.0);
+    assert_eq!(viewing["samples"].as_array().unwrap().last().unwrap()[1], 0.0);
     assert_eq!(whole["records"], serde_json::Value::Null);
     let mut table = lab();
     table.arg("sim").arg(&scenario).assert().success().stdout(contains("video, flow 1    starts at 0."));

@@ -465,8 +465,8 @@ fn a_file_crosses_a_relay_between_two_lossy_hops_of_namespaces() {
     assert!(lines.iter().filter(|line| line["event"] == "lab_stats").all(lost), "{lines:?}");
 }
 
-/// A relay of datagrams: from an address to another one.
-const RELAY: &str = "
+/// Forwards datagrams from an address to another one.
+const FORWARDER: &str = "
 import socket, sys
 at = lambda text: (text.rsplit(':', 1)[0], int(text.rsplit(':', 1)[1]))
 s, o = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]; s.bind(at(sys.argv[1]))
@@ -483,22 +483,22 @@ fn peers_carry_flows_of_a_network() {
     let ends = "from = \"a\"\nto = \"b\"";
     let stream = format!("[[flow]]\nkind = \"peer\"\npeer = \"tidewire\"\nname = \"s\"\n{ends}\nbytes = \"1MB\"\n");
     let datagrams = format!(
-        "[[flow]]\nkind = \"peer\"\npeer = \"relay\"\nname = \"d\"\n{ends}\nrate = \"0.5mbit\"\nbytes = \"200kB\"\n"
+        "[[flow]]\nkind = \"peer\"\npeer = \"forwarder\"\nname = \"d\"\n{ends}\nrate = \"0.5mbit\"\nbytes = \"200kB\"\n"
     );
     let file = scenario(&format!("{nodes}{stream}{datagrams}"));
-    let relay = file.path.with_file_name("relay.py");
-    fs::write(&relay, RELAY).unwrap();
-    let program = format!("python3 {}", relay.display());
+    let forwarder = file.path.with_file_name("forwarder.py");
+    fs::write(&forwarder, FORWARDER).unwrap();
+    let program = format!("python3 {}", forwarder.display());
     let lines =
         format!("far = \"{program} {{far}}:{{wire}} {{sink}}\"\nnear = \"{program} {{entry}} {{far}}:{{wire}}\"");
     let table = file.path.with_file_name("peers.toml");
-    fs::write(&table, format!("[relay]\nkind = \"datagrams\"\n{lines}\n")).unwrap();
+    fs::write(&table, format!("[forwarder]\nkind = \"datagrams\"\n{lines}\n")).unwrap();
     let path = file.path.to_str().unwrap();
     let output = lab(&["run", "--json", path, "--peers", table.to_str().unwrap()]).output().unwrap();
     let lines = schema::lines(&output.stdout);
     let flow = |name: &str| lines.iter().find(|line| line["event"] == "network_flow" && line["name"] == name).unwrap();
     assert!(flow("s")["kind"] == "peer" && flow("s")["whole"] == true, "{}", flow("s"));
-    // The links lose 8 % of what is not repaired, and the relay sends nothing again.
+    // The links lose 8 % of what is not repaired, and the forwarder sends nothing again.
     let (bytes, damaged) = (flow("d")["bytes"].as_u64().unwrap(), &flow("d")["damaged"]);
     assert!((120_000..200_000).contains(&bytes) && *damaged == 0, "{}", flow("d"));
     assert!(flow("d")["latency_ms"]["p50"].as_f64() >= Some(10.0), "{}", flow("d"));

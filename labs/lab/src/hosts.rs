@@ -77,11 +77,11 @@ impl Hosts {
         self.0.command(end as usize, program)
     }
 
-    /// Runs `job` on a host. Sockets made by it stay there, whoever uses them later.
+    /// Runs `work` on a host. Sockets made by it stay there, whoever uses them later.
     ///
     /// # Errors
     /// Fails if the namespace cannot be entered.
-    pub fn inside<T: Send>(&self, end: End, job: impl FnOnce() -> T + Send) -> io::Result<T> {
-        self.0.inside(end as usize, job)
+    pub fn inside<T: Send>(&self, end: End, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.0.inside(end as usize, work)
     }
 }

@@ -189,17 +189,17 @@ impl Nodes {
         command
     }
 
-    /// Runs `job` on a node. Sockets made by it stay there, whoever uses them later.
+    /// Runs `work` on a node. Sockets made by it stay there, whoever uses them later.
     ///
     /// # Errors
     /// Fails if the namespace cannot be entered.
-    pub fn inside<T: Send>(&self, node: usize, job: impl FnOnce() -> T + Send) -> io::Result<T> {
+    pub fn inside<T: Send>(&self, node: usize, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let namespace = File::open(format!("/run/netns/{}", self.name(node)))?;
         // A separate thread, because a thread keeps the namespace that it entered.
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-                Ok(job())
+                Ok(work())
             });
             inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

@@ -17,7 +17,7 @@
 //! let (link, time) = (Scenario::parse(text, Path::new("link.toml"))?.link, Duration::from_secs(60));
 //! let video = Video::best_effort(Synthetic::new(20_000_000, 7).trace(time)?);
 //! let shown = Showing { link, transport: Transport::Kernel("cubic".into()), video, time }.run()?;
-//! for sample in &shown.watched.samples {
+//! for sample in &shown.viewing.samples {
 //!     println!("{:.1} s: {:.1} s buffered", sample.at.as_secs_f64(), sample.buffered.as_secs_f64());
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,7 +34,7 @@ use tidewire::{CloseCode, Config, Endpoint, Secret, new_secret};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::fill;
 use tidewire_sim::pair::End;
-use tidewire_sim::video::{Playback, Video, Watched};
+use tidewire_sim::video::{Playback, Video, Viewing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep_until, timeout_at};
 
@@ -83,7 +83,7 @@ pub struct Showing {
 pub struct Shown {
     /// What the viewer has seen at the end of [`Showing::time`]. If everything arrived earlier, the rest of
     /// that time was computed: nothing could change any more.
-    pub watched: Watched,
+    pub viewing: Viewing,
     /// Bytes that arrived.
     pub bytes: u64,
     /// When the last byte arrived; `None` if bytes were missing at the end.
@@ -120,8 +120,8 @@ impl Showing {
         };
         let counts = emulator.stop()?;
         let unread = hosts.unread(End::Near)? + hosts.unread(End::Far)?;
-        let watched = viewer.playback.watched(self.time);
-        Ok(Shown { watched, bytes: viewer.bytes, arrived: viewer.arrived, counts, unread })
+        let viewing = viewer.playback.viewing(self.time);
+        Ok(Shown { viewing, bytes: viewer.bytes, arrived: viewer.arrived, counts, unread })
     }
 
     /// Runs both ends over the sockets of a connection.
@@ -132,9 +132,9 @@ impl Showing {
         let end = begin + self.time;
         std::thread::scope(|scope| {
             let sending = scope.spawn(move || self.send(near, begin, end));
-            let watching = scope.spawn(move || self.watch(far, begin, end));
+            let viewing = scope.spawn(move || self.view(far, begin, end));
             // A panic of either thread is passed on.
-            let both = watching.join().and_then(|viewer| Ok((viewer, sending.join()?)));
+            let both = viewing.join().and_then(|viewer| Ok((viewer, sending.join()?)));
             let (viewer, sent) = both.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             sent.context("the sender failed")?;
             viewer.context("the viewer failed")
@@ -158,7 +158,7 @@ impl Showing {
         }
     }
 
-    fn watch(&self, from: &Way, begin: Instant, end: Instant) -> io::Result<Viewer> {
+    fn view(&self, from: &Way, begin: Instant, end: Instant) -> io::Result<Viewer> {
         be_punctual();
         let mut viewer = Viewer::new(&self.video, begin);
         let mut block = vec![0; BLOCK];
@@ -182,9 +182,9 @@ impl Showing {
         let (sent, viewer) = std::thread::scope(|scope| {
             let (began, secret) = (&began, &secret);
             let receive = move || alone(limit, self.receive_ours((listen, secret, far), tell, began));
-            let watching = scope.spawn(move || hosts.inside(End::Far, receive)?);
+            let viewing = scope.spawn(move || hosts.inside(End::Far, receive)?);
             let sent = hosts.inside(End::Near, move || alone(limit, self.send_ours(told, secret, near, began)));
-            let viewer = watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let viewer = viewing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             anyhow::Ok((sent?, viewer))
         })?;
         // The error of one end is also the reason why the other end fails.
@@ -380,8 +380,8 @@ mod tests {
         let (near, far) = ways();
         let viewer = showing(Pace::Live, Duration::from_secs(20)).over_sockets(&near, &far).unwrap();
         assert_eq!((viewer.bytes, viewer.arrived.unwrap() >= ms(120)), (102_000, true));
-        let watched = viewer.playback.watched(Duration::from_secs(20));
-        assert_eq!((watched.played, watched.buffered()), (ms(180), ms(0)));
+        let viewing = viewer.playback.viewing(Duration::from_secs(20));
+        assert_eq!((viewing.played, viewing.buffered()), (ms(180), ms(0)));
     }
 
     #[test]
@@ -398,9 +398,9 @@ mod tests {
         let best_effort = showing(Pace::BestEffort, Duration::from_secs(20));
         std::io::Write::write_all(&mut &stream, &[0; 100]).unwrap();
         let (begin, end) = (Instant::now(), Instant::now() + Duration::from_secs(20));
-        let wrong = best_effort.watch(&far, begin, end).unwrap_err().to_string();
+        let wrong = best_effort.view(&far, begin, end).unwrap_err().to_string();
         assert_eq!(wrong, "what arrived behind byte 0 is not what was sent");
         drop(stream);
-        assert_eq!(best_effort.watch(&far, begin, end).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(best_effort.view(&far, begin, end).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     }
 }

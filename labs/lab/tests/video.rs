@@ -36,18 +36,18 @@ fn link() -> DuplexConfig {
 
 fn show(name: &str, transport: Transport, video: Video, time: Duration) -> Shown {
     let shown = Showing { link: link(), transport, video, time }.run().unwrap();
-    let (watched, lost) = (&shown.watched, shown.counts.forward().lost);
+    let (viewing, lost) = (&shown.viewing, shown.counts.forward().lost);
     println!(
         "{name}: {} bytes, {:?}, {lost} lost; start {:?}, {} stalls of {:?}, {:?} left",
         shown.bytes,
         shown.arrived,
-        watched.first_start,
-        watched.stalls,
-        watched.stalled,
-        watched.buffered()
+        viewing.first_start,
+        viewing.stalls,
+        viewing.stalled,
+        viewing.buffered()
     );
-    assert!(lost > 0 && watched.samples.len() > 10);
-    assert_eq!(watched.played + watched.buffered(), watched.received);
+    assert!(lost > 0 && viewing.samples.len() > 10);
+    assert_eq!(viewing.played + viewing.buffered(), viewing.received);
     shown
 }
 
@@ -60,9 +60,9 @@ fn a_video_arrives_over_every_transport() {
     let (whole, ten) = (frames().bytes(), Duration::from_secs(10));
 
     let shown = show("ours", ours(), Video::best_effort(frames()), ten);
-    assert_eq!((shown.bytes, shown.watched.played, shown.watched.stalls), (whole, CONTENT, 0));
-    let (arrived, ended) = (shown.arrived.unwrap(), shown.watched.ended.unwrap());
-    assert_eq!(ended, shown.watched.first_start.unwrap() + CONTENT);
+    assert_eq!((shown.bytes, shown.viewing.played, shown.viewing.stalls), (whole, CONTENT, 0));
+    let (arrived, ended) = (shown.arrived.unwrap(), shown.viewing.ended.unwrap());
+    assert_eq!(ended, shown.viewing.first_start.unwrap() + CONTENT);
     assert!(arrived < ended, "{arrived:?}");
 
     // At 2 % loss and 10 ms, a CUBIC flow has 8 Mbit/s or so: the time is over before everything has arrived.
@@ -71,7 +71,7 @@ fn a_video_arrives_over_every_transport() {
     let hasty = Video { rules, ..Video::best_effort(frames()) };
     let shown = show("cubic", Transport::Kernel("cubic".to_owned()), hasty.clone(), CONTENT);
     assert!(shown.bytes > 0 && shown.bytes < whole && shown.arrived.is_none());
-    assert!(shown.watched.stalls > 0 && shown.watched.stalled > Duration::ZERO);
+    assert!(shown.viewing.stalls > 0 && shown.viewing.stalled > Duration::ZERO);
 
     // A time that is shorter than the video ends our transport too.
     let shown = show("ours, live, cut", ours(), Video::live(frames()), Duration::from_secs(1));
@@ -79,10 +79,10 @@ fn a_video_arrives_over_every_transport() {
 
     if !tidewire_testing::few_seeds() {
         let shown = show("ours, live", ours(), Video::live(frames()), ten);
-        assert_eq!((shown.bytes, shown.watched.stalls), (whole, 0));
+        assert_eq!((shown.bytes, shown.viewing.stalls), (whole, 0));
         assert!(shown.arrived.unwrap() >= frames().frames().last().unwrap().at);
         let shown = show("bbr", Transport::Kernel("bbr".to_owned()), hasty, ten);
-        assert!(shown.bytes > 0 && shown.watched.first_start.is_some());
+        assert!(shown.bytes > 0 && shown.viewing.first_start.is_some());
     }
 
     let transport = Transport::Kernel("no-such-control".to_owned());

@@ -114,7 +114,7 @@ impl Swarm {
         let mut command = self.context.command("cargo test -p tidewire-sim --test swarm");
         command.args(["--", "--nocapture", "no_seed_loses"]).env("SIM_SEEDS", format!("{first}+{count}"));
         println!("$ SIM_SEEDS={first}+{count} cargo test -p tidewire-sim --test swarm -- --nocapture no_seed");
-        let (batch, said) = watch(command, &self.context.target.join("swarm-failed"))?;
+        let (batch, said) = run(command, &self.context.target.join("swarm-failed"))?;
         // A seed that neither passed nor failed did not run, or the process died.
         if batch.passed + batch.failed != count {
             return Err(format!("the batch did not end:\n{said}"));
@@ -132,7 +132,7 @@ fn line(sum: &Batch, first: u64, next: u64, seconds: u64) -> String {
 }
 
 /// Runs the test and counts the results in its output. Failures are appended to the file `kept`.
-fn watch(mut command: Command, kept: &Path) -> Result<(Batch, String), String> {
+fn run(mut command: Command, kept: &Path) -> Result<(Batch, String), String> {
     // A thread reads standard error, so that a full pipe cannot block the test.
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| format!("cargo: {e}"))?;
     let errors = child.stderr.take().ok_or("no standard error")?;
@@ -177,7 +177,7 @@ mod tests {
         let said = [
             "running 1 test",
             "passed: 498 seeds, 4959347 datagrams, 174336 KiB at most",
-            "SIM_SEED=2:17: not live",
+            "SIM_SEED=2:17: not done",
             "SIM_SEED=2:99: late",
         ];
         let Batch { passed, failed, datagrams, kib } = said.iter().fold(Batch::default(), |sum, text| count(sum, text));

@@ -1,4 +1,4 @@
-//! One phase of a probe: a bench over its own connection, which is watched while it runs.
+//! One phase of a probe: a bench over its own connection, which is observed while it runs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -87,12 +87,12 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
     let (endpoint, connection) = unless_interrupted(probe.way.connect(&config, probe.console)).await?;
     let mut seen = Seen::default();
     let plan = load.plan(length);
-    // The watch reports in place of the bench.
+    // `observe` reports in place of the bench.
     let quiet = Console::new(false, true);
     let measured = unless_interrupted(async {
         tokio::select! {
             summary = client::run(&connection, &plan, &quiet) => summary,
-            never = watch(&connection, load, length, probe.console, &mut seen) => match never {},
+            never = observe(&connection, load, length, probe.console, &mut seen) => match never {},
         }
     })
     .await;
@@ -144,7 +144,7 @@ impl Seen {
 }
 
 /// Polls a connection as long as it is polled itself, and reports what it sees.
-async fn watch(
+async fn observe(
     connection: &Connection,
     load: Pressure,
     length: Duration,

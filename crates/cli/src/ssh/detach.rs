@@ -15,7 +15,7 @@ use tidewire::{CloseReason, Config};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tokio::time::{Instant, sleep_until};
 
-use super::handover::{self, Job};
+use super::handover::{self, FarVerb};
 use crate::listen::{Listen, Naming};
 use crate::session::SURPLUS;
 
@@ -113,9 +113,9 @@ impl Detach {
     ///
     /// # Errors
     /// [`Exit::LocalIo`] if nobody reads any more.
-    pub fn hand_over(self, job: Job, link: &Link) -> Result<(), Failure> {
+    pub fn hand_over(self, verb: FarVerb, link: &Link) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "{}", handover::write(job, link)).and_then(|()| stdout.flush()).or_exit(Exit::LocalIo)?;
+        writeln!(stdout, "{}", handover::write(verb, link)).and_then(|()| stdout.flush()).or_exit(Exit::LocalIo)?;
         drop(stdout);
         #[cfg(unix)]
         release_stdio().or_exit(Exit::LocalIo)?;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use tidewire_units::parse_duration;
 
-pub use handover::Job;
+pub use handover::FarVerb;
 pub use host::{Host, quote_path};
 
 /// How long the far end of a `forward` stays without a packet. Chosen: longer than most times for which a

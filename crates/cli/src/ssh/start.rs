@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::candidates::{candidates, real_name};
-use super::handover::{self, Job};
+use super::handover::{self, FarVerb};
 use super::host::Host;
 use super::{Ssh, Words};
 
@@ -47,26 +47,23 @@ impl Ssh {
     pub async fn start(
         &self,
         host: &Host,
-        job: Job,
+        verb: FarVerb,
         silence: Duration,
         words: &str,
         console: &Console,
     ) -> Result<(Link, Vec<Link>), Failure> {
-        let verb = match job {
-            Job::Receive => "receive",
-            Job::Serve => "serve",
-        };
         let (milliseconds, port) = (silence.as_millis(), self.remote_port);
-        let command = format!("{} {verb} --detach {milliseconds}ms --listen 0.0.0.0:{port} {words}", self.program);
+        let (program, name) = (&self.program, verb.name());
+        let command = format!("{program} {name} --detach {milliseconds}ms --listen 0.0.0.0:{port} {words}");
         let Words(ssh) = &self.ssh;
-        let (link, name) = tokio::join!(self.link(host, job, &command, console), real_name(ssh, host));
+        let (link, name) = tokio::join!(self.link(host, verb, &command, console), real_name(ssh, host));
         let link = link?;
         console.say(&format!("tidewire on {host} listens on UDP port {}", link.port));
         candidates(link, host, &name).await
     }
 
     /// Runs `command` on `host` and reads its link.
-    async fn link(&self, host: &Host, job: Job, command: &str, console: &Console) -> Result<Link, Failure> {
+    async fn link(&self, host: &Host, verb: FarVerb, command: &str, console: &Console) -> Result<Link, Failure> {
         let Words(words) = &self.ssh;
         let (program, arguments) = words.split_first().map_or(("ssh", words.as_slice()), |(first, rest)| (first, rest));
         let mut ssh = Command::new(program);
@@ -76,7 +73,7 @@ impl Ssh {
         let mut running = Running(Some(ssh));
         let Some(stdout) = stdout else { return Err(Failure::message(Exit::Other, "ssh has no output")) };
         let mut stdout = BufReader::new(stdout);
-        if let Some(link) = find_link(&mut stdout, job, console).await.or_exit(Exit::Other)? {
+        if let Some(link) = find_link(&mut stdout, verb, console).await.or_exit(Exit::Other)? {
             let link = link.map_err(|error| Failure::message(Exit::Other, format_args!("{host}: {error}")))?;
             if let Some(ssh) = running.0.take() {
                 tokio::spawn(leave(ssh, stdout));
@@ -146,14 +143,14 @@ fn not_started(program: &str, error: &std::io::Error) -> Failure {
 /// Reads lines until one has the link. The user sees what comes before. `None` at the end of the output.
 async fn find_link(
     stdout: &mut BufReader<ChildStdout>,
-    job: Job,
+    verb: FarVerb,
     console: &Console,
 ) -> std::io::Result<Option<Result<Link, handover::HandoverError>>> {
     let mut stdout = stdout.take(MOST_PRINTED);
     let mut line = Vec::new();
     while stdout.read_until(b'\n', &mut line).await? > 0 {
         let text = String::from_utf8_lossy(&line);
-        match handover::read(job, &text) {
+        match handover::read(verb, &text) {
             Some(link) => return Ok(Some(link)),
             None => console.say(text.trim_end()),
         }

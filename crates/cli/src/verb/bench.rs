@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::bench::require::Requirement;
 use crate::bench::{Order, client, clock_name, server};
-use crate::explain::Watch;
+use crate::explain::Explainer;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
@@ -184,7 +184,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("bench", config, console)?;
     let (endpoint, connection) = unless_interrupted(way.connect(&config, console)).await?;
     console.event(&report::Event::Connected { peer: connection.remote().to_string() });
-    let _explained = Watch::begin(connection.clone(), console.clone());
+    let _explained = Explainer::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
     session::close(&endpoint).await;

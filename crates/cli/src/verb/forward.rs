@@ -12,9 +12,9 @@ use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::forwarding::{failure, report};
 use crate::link;
-use crate::live::{Ended, Kept};
 use crate::pipe::stdio;
-use crate::ssh::{self, Host, Job};
+use crate::reconnect::{Ended, Patience, Reconnect};
+use crate::ssh::{self, FarVerb, Host};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
 
@@ -90,7 +90,7 @@ impl Args {
         let rules: Vec<_> = self.rules().iter().map(|rule| format!("--allow '{rule}'")).collect();
         let usual = if self.single.is_some() { ssh::SINGLE_SILENCE } else { ssh::FORWARD_SILENCE };
         let words = self.coding.far_words() + &rules.join(" ");
-        self.reach.host(host, Job::Serve, usual, &words, console).await
+        self.reach.host(host, FarVerb::Serve, usual, &words, console).await
     }
 
     /// The rules that the far end needs.
@@ -128,7 +128,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let config =
         config.to_builder().keep_alive(Some(keep_alive)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (config, _watching) = args.watch.begin("forward", config, &console)?;
-    let kept = Kept::new(&console);
+    let reconnect = Reconnect::new(&console);
     let connect = async || {
         let (endpoint, connection) = way.connect(&config, &console).await?;
         Ok((endpoint, connection, ()))
@@ -136,7 +136,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let ended = match &args.single {
         Some(target) => {
             let job = async |connection: &Connection, ()| carry(connection, target).await;
-            unless_hung_up(kept.run(None, connect, job)).await
+            unless_hung_up(reconnect.run(Patience::Endless, connect, job)).await
         }
         None => {
             let mut is_begun = false;
@@ -148,10 +148,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
                 }
                 Ok(Ended::Lost(near.run(connection).await.to_string()))
             };
-            unless_hung_up(kept.run(way.silence(), connect, job)).await
+            let patience = way.silence().map_or(Patience::Endless, Patience::Silence);
+            unless_hung_up(reconnect.run(patience, connect, job)).await
         }
     };
-    kept.close(quietly(ended)).await
+    reconnect.close(quietly(ended)).await
 }
 
 /// Carries standard input and output over a connection.

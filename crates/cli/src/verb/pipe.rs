@@ -12,7 +12,7 @@ use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{self, Console, Event, Role};
 use tidewire_proto::config::KEEP_ALIVE;
 
-use crate::explain::Watch;
+use crate::explain::Explainer;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::pipe::{self, PipeEnd};
@@ -59,7 +59,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (endpoint, connection, side) = unless_interrupted(connecting).await?;
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
-    let _explained = Watch::begin(connection.clone(), console.clone());
+    let _explained = Explainer::begin(connection.clone(), console.clone());
     let ended = unless_interrupted(pipe::run(&connection, side)).await;
     let elapsed = begun.elapsed();
     connection.close(session::CUT_OFF, "");

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::listen::{self, Listen, Naming};
 use crate::progress::Meter;
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
-use crate::ssh::Job;
+use crate::ssh::FarVerb;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
 use tidewire_command::exit::{Exit, Failure, OrExit};
@@ -76,7 +76,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("receive", config, &console)?;
     let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
-        args.detach.hand_over(Job::Receive, links.first())?;
+        args.detach.hand_over(FarVerb::Receive, links.first())?;
     } else {
         let into = args.dir.display();
         let what =

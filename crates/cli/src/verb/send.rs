@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Endpoint};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::explain::Watch;
+use crate::explain::Explainer;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
@@ -16,8 +16,9 @@ use tidewire_command::report::{Console, Event, Role};
 
 use crate::link::{self, LINK_VARIABLE};
 use crate::progress::{Meter, failed};
+use crate::reconnect::Attempts;
 use crate::session::{self, CUT_OFF, DONE};
-use crate::ssh::{self, Host, Job, quote_path};
+use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
 use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
@@ -25,10 +26,8 @@ use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
 const RETRY_TIME: Duration = Duration::from_secs(120);
-/// Time between the first two attempts. It doubles with each attempt.
+/// Time between the first two attempts to connect again. Chosen: the first comes at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest time between attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -72,7 +71,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
-        let _explained = Watch::begin(connection.clone(), console.clone());
+        let _explained = Explainer::begin(connection.clone(), console.clone());
         let mut sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
         let elapsed = begun.elapsed();
         let lost = sent.is_err() && is_lost(&connection).await;
@@ -102,20 +101,11 @@ async fn is_lost(connection: &Connection) -> bool {
 }
 
 async fn connect_again(way: &Way, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
-    let since = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match way.connect(config, console).await {
-            Ok(connected) => return Ok(connected),
-            Err(failure) if since.elapsed() > RETRY_TIME => {
-                let error = format_args!("{failure}; run the same command again to resume the transfer");
-                return Err(Failure::message(Exit::Interrupted, error));
-            }
-            Err(failure) => console.say(&format!("cannot connect yet: {failure}")),
-        }
-        sleep(pause).await;
-        pause = (2 * pause).min(LONGEST_PAUSE);
-    }
+    let mut attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME));
+    attempts.until_connected(console, || way.connect(config, console)).await.map_err(|failure| {
+        let error = format_args!("{failure}; run the same command again to resume the transfer");
+        Failure::message(Exit::Interrupted, error)
+    })
 }
 
 /// Sends `found` over a new stream and shows progress.
@@ -178,7 +168,7 @@ impl Goal {
             Self::Host(host, folder) => {
                 let folder = quote_path(&folder).or_exit(Exit::Usage)?;
                 let words = format!("{}--once --dir {folder}", coding.far_words());
-                reach.host(&host, Job::Receive, ssh::SEND_SILENCE, &words, console).await
+                reach.host(&host, FarVerb::Receive, ssh::SEND_SILENCE, &words, console).await
             }
         }
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::forwarding;
 use crate::listen::{self, Listen, Naming};
 use crate::session;
-use crate::ssh::Job;
+use crate::ssh::FarVerb;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
 
@@ -57,7 +57,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("serve", config, &console)?;
     let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
-        args.detach.hand_over(Job::Serve, links.first())?;
+        args.detach.hand_over(FarVerb::Serve, links.first())?;
     } else {
         listen::announce(&links, |link| what_to_do(&args.allow, link), &console);
     }

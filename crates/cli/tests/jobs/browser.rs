@@ -19,8 +19,8 @@ pub struct Browser {
     /// What the browser refused or a script threw, in the words of the browser.
     pub errors: Vec<String>,
     _profile: tempfile::TempDir,
-    /// Ends the watch of [`LONGEST`].
-    _watched: mpsc::Sender<()>,
+    /// Ends the thread of [`LONGEST`].
+    _running: mpsc::Sender<()>,
 }
 
 /// A browser that stands still is killed after this time, so that the test fails and does not wait for ever.
@@ -44,14 +44,14 @@ impl Browser {
         let requests = child.stdin.take().unwrap();
         let messages = BufReader::new(child.stdout.take().unwrap());
         let (session, last, errors) = (String::new(), 0, Vec::new());
-        let (_watched, is_over) = mpsc::channel::<()>();
+        let (_running, is_over) = mpsc::channel::<()>();
         let id = child.id().to_string();
         thread::spawn(move || {
             if is_over.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let _ = Command::new("kill").args(["-KILL", &id]).status();
             }
         });
-        let mut browser = Self { child, requests, messages, session, last, errors, _profile: profile, _watched };
+        let mut browser = Self { child, requests, messages, session, last, errors, _profile: profile, _running };
         let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" })).unwrap();
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         browser.session =

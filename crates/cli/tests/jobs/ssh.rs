@@ -59,20 +59,20 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Collects the command lines with `mark` while `job` runs.
-fn watched<T>(mark: &str, job: impl FnOnce() -> T) -> (T, Vec<String>) {
+/// Collects the command lines with `mark` while `run` lasts.
+fn processes_during<T>(mark: &str, run: impl FnOnce() -> T) -> (T, Vec<String>) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let watching = scope.spawn(|| {
+        let looking = scope.spawn(|| {
             let mut seen = Vec::new();
             while !over.load(Ordering::Relaxed) {
                 seen.extend(processes(mark));
             }
             seen
         });
-        let ended = job();
+        let ended = run();
         over.store(true, Ordering::Relaxed);
-        (ended, watching.join().unwrap())
+        (ended, looking.join().unwrap())
     })
 }
 
@@ -104,7 +104,7 @@ fn a_tree_goes_to_a_host_and_no_command_line_has_the_secret() {
     }
     let into = sshd.path("into a folder");
     let mut send = over(&sshd, "send", &[from.path().join("tree").to_str().unwrap(), &format!("{HOST}:{into}")]);
-    let (output, seen) = watched(&into, || send.output().unwrap());
+    let (output, seen) = processes_during(&into, || send.output().unwrap());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert_eq!(tree(&Path::new(&into).join("tree")), tree(&from.path().join("tree")));
     wait_until_gone(&into);

@@ -175,7 +175,7 @@ impl Held {
     }
 
     /// Runs `move_bytes` unless the connection is over. After the head, progress prolongs it.
-    fn watch<T>(
+    fn unless_over<T>(
         &mut self,
         cx: &mut Context<'_>,
         move_bytes: impl FnOnce(&mut Self, &mut Context<'_>) -> Poll<io::Result<T>>,
@@ -199,7 +199,7 @@ impl Held {
 
 impl AsyncRead for Held {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.watch(cx, |held, cx| {
+        self.unless_over(cx, |held, cx| {
             let before = buffer.filled().len();
             let read = Pin::new(&mut held.stream).poll_read(cx, buffer);
             held.on_read(&buffer.filled()[before..]);
@@ -210,7 +210,7 @@ impl AsyncRead for Held {
 
 impl AsyncWrite for Held {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.watch(cx, |held, cx| Pin::new(&mut held.stream).poll_write(cx, bytes))
+        self.unless_over(cx, |held, cx| Pin::new(&mut held.stream).poll_write(cx, bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,7 +2,7 @@
 //!
 //! Names and units follow Prometheus: base units, counters that end in `_total`. Invariant: every label has a
 //! fixed set of values, so the number of time series does not grow with the number of connections. The state
-//! of single connections is reported for the first [`SLOTS`] that live, by the number of their slot.
+//! of single connections is reported for the first [`SLOTS`] that are open, by the number of their slot.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;

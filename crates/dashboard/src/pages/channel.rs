@@ -1,6 +1,6 @@
 //! The frames of the channel between a dashboard and its page, as `docs/dashboard.md` section 3 describes.
 //!
-//! The hub of a running job and the reader of a recording write them, and `page/stream.js` reads them.
+//! The gatherer of a running job and the reader of a recording write them, and `page/stream.js` reads them.
 
 use serde::Serialize;
 use serde::ser::SerializeSeq;

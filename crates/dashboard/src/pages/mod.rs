@@ -91,18 +91,18 @@ type Summaries = dyn FnMut() -> Option<String> + Send;
 
 /// What the consumer and the server share. Who locks both takes the gatherer first.
 #[derive(Debug)]
-struct Live {
+struct Running {
     gatherer: Mutex<Gatherer>,
     queues: Queues,
 }
 
-impl Live {
+impl Running {
     fn gatherer(&self) -> MutexGuard<'_, Gatherer> {
         self.gatherer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Source for Live {
+impl Source for Running {
     fn open(&self) -> Option<Frames> {
         self.queues.open(&self.gatherer())
     }
@@ -110,7 +110,7 @@ impl Source for Live {
 
 /// The consumer that shows connections in a browser; see [`Dashboard::open`].
 pub struct Dashboard {
-    live: Arc<Live>,
+    running: Arc<Running>,
     url: String,
     summaries: Box<Summaries>,
     /// Frames since the last step.
@@ -121,7 +121,7 @@ pub struct Dashboard {
 
 impl fmt::Debug for Dashboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dashboard").field("live", &self.live).finish_non_exhaustive()
+        f.debug_struct("Dashboard").field("running", &self.running).finish_non_exhaustive()
     }
 }
 
@@ -141,10 +141,10 @@ impl Dashboard {
         let mut hello = Vec::new();
         channel::json(Kind::Hello, &Hello { title, live: true, recordings: &[], profiles: &[] }, &mut hello);
         let gatherer = Mutex::new(Gatherer::new(0, String::new(), Duration::ZERO));
-        let live = Arc::new(Live { gatherer, queues: Queues::new(hello) });
-        let serving = Some(port.serve(Arc::<Live>::clone(&live))?);
+        let running = Arc::new(Running { gatherer, queues: Queues::new(hello) });
+        let serving = Some(port.serve(Arc::<Running>::clone(&running))?);
         let (summaries, lasting, now) = (Box::new(summaries), Vec::new(), Duration::ZERO);
-        Ok(Self { live, url, summaries, lasting, now, serving })
+        Ok(Self { running, url, summaries, lasting, now, serving })
     }
 
     /// The address of the page. Whoever knows it can watch.
@@ -157,7 +157,7 @@ impl Dashboard {
         if let Some(summary) = (self.summaries)() {
             channel::frame(Kind::Summary, summary.as_bytes(), &mut self.lasting);
         }
-        self.live.queues.publish(std::mem::take(&mut self.lasting), marks, gatherer);
+        self.running.queues.publish(std::mem::take(&mut self.lasting), marks, gatherer);
     }
 }
 
@@ -168,8 +168,8 @@ impl Consumer for Dashboard {
 
     fn take(&mut self, batch: &Batch, _missed: u64) -> Result<(), ConsumerError> {
         self.now = batch.now;
-        let live = Arc::clone(&self.live);
-        let mut gatherer = live.gatherer();
+        let running = Arc::clone(&self.running);
+        let mut gatherer = running.gatherer();
         batch.events.iter().for_each(|observed| gatherer.take(observed, &mut self.lasting));
         let mut marks = Vec::new();
         if gatherer.step(batch.now, &mut self.lasting, &mut marks) {
@@ -179,15 +179,15 @@ impl Consumer for Dashboard {
     }
 
     fn end(&mut self) -> Result<(), ConsumerError> {
-        let live = Arc::clone(&self.live);
-        let mut gatherer = live.gatherer();
+        let running = Arc::clone(&self.running);
+        let mut gatherer = running.gatherer();
         let mut marks = Vec::new();
         gatherer.finish(self.now, &mut self.lasting, &mut marks);
         self.publish(&gatherer, &marks);
         drop(gatherer);
-        live.queues.end();
+        running.queues.end();
         let until = Instant::now() + FAREWELL;
-        while live.queues.has_readers() && Instant::now() < until {
+        while running.queues.has_readers() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(self.serving.take());

@@ -161,49 +161,49 @@ mod tests {
 
     #[test]
     fn a_stalled_page_misses_steps_and_is_told_how_many() {
-        let (hub, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
-        let mut stalled = hub.open(&gatherer).unwrap();
+        let (queues, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
+        let mut stalled = queues.open(&gatherer).unwrap();
         // The first message takes one place of the queue.
-        (0..MOST_WAITING + 4).for_each(|_| hub.publish(b"step".to_vec(), b"", &gatherer));
+        (0..MOST_WAITING + 4).for_each(|_| queues.publish(b"step".to_vec(), b"", &gatherer));
         assert_eq!(&stalled.try_recv().unwrap()[..], b"hello");
         for _ in 1..MOST_WAITING {
             assert_eq!(&stalled.try_recv().unwrap()[..], b"step");
         }
         assert!(stalled.try_recv().is_err());
-        hub.publish(b"step".to_vec(), b"marks", &gatherer);
+        queues.publish(b"step".to_vec(), b"marks", &gatherer);
         let told = stalled.try_recv().unwrap();
         assert_eq!((&told[5..18], &told[18..]), (&b"{\"dropped\":5}"[..], &b"stepmarks"[..]));
-        hub.publish(b"step".to_vec(), b"", &gatherer);
+        queues.publish(b"step".to_vec(), b"", &gatherer);
         assert_eq!(&stalled.try_recv().unwrap()[..], b"step");
     }
 
     #[test]
     fn a_page_that_opens_later_gets_what_lasts() {
-        let (hub, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
-        hub.publish(b"first".to_vec(), b"marks", &gatherer);
-        hub.publish(b"second".to_vec(), b"marks", &gatherer);
-        let mut late = hub.open(&gatherer).unwrap();
+        let (queues, gatherer) = (Queues::new(b"hello".to_vec()), gatherer());
+        queues.publish(b"first".to_vec(), b"marks", &gatherer);
+        queues.publish(b"second".to_vec(), b"marks", &gatherer);
+        let mut late = queues.open(&gatherer).unwrap();
         assert_eq!(&late.try_recv().unwrap()[..], b"hellofirstsecond");
     }
 
     #[test]
     fn pages_are_bounded_and_those_that_left_make_room() {
-        let (hub, gatherer) = (Queues::new(Vec::new()), gatherer());
-        let mut pages: Vec<_> = (0..MOST_PAGES).map(|_| hub.open(&gatherer).unwrap()).collect();
-        assert!(hub.open(&gatherer).is_none());
+        let (queues, gatherer) = (Queues::new(Vec::new()), gatherer());
+        let mut pages: Vec<_> = (0..MOST_PAGES).map(|_| queues.open(&gatherer).unwrap()).collect();
+        assert!(queues.open(&gatherer).is_none());
         pages.pop();
-        assert!(hub.open(&gatherer).is_some());
-        hub.end();
-        assert!(hub.open(&gatherer).is_none());
-        assert!(hub.has_readers());
+        assert!(queues.open(&gatherer).is_some());
+        queues.end();
+        assert!(queues.open(&gatherer).is_none());
+        assert!(queues.has_readers());
         pages.clear();
-        assert!(!hub.has_readers());
+        assert!(!queues.has_readers());
     }
 
     #[test]
     fn history_is_bounded() {
-        let (hub, gatherer) = (Queues::new(Vec::new()), gatherer());
-        (0..50).for_each(|_| hub.publish(vec![0; 1 << 20], b"", &gatherer));
-        assert_eq!(hub.state().history_bytes, MOST_HISTORY);
+        let (queues, gatherer) = (Queues::new(Vec::new()), gatherer());
+        (0..50).for_each(|_| queues.publish(vec![0; 1 << 20], b"", &gatherer));
+        assert_eq!(queues.state().history_bytes, MOST_HISTORY);
     }
 }

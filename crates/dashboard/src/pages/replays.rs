@@ -81,7 +81,7 @@ pub struct Replays {
 }
 
 /// What one replay works on.
-struct Job {
+struct Replay {
     file: PathBuf,
     peer: Option<PathBuf>,
     alternative: Alternative,
@@ -95,20 +95,20 @@ impl Replays {
 
     /// Starts what the body of a request asks for. It has to be called on the executor of the server.
     pub fn start(&self, asked: &[u8]) -> Result<Frames, Refusal> {
-        let job = self.job(asked).map_err(Refusal::Wrong)?;
+        let replay = self.replay(asked).map_err(Refusal::Wrong)?;
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         let (queue, lines) = channel(MOST_LINES);
-        tokio::spawn(wait(Arc::clone(&self.turn), place, job, queue));
+        tokio::spawn(wait(Arc::clone(&self.turn), place, replay, queue));
         Ok(Frames::new(lines, Arc::default()))
     }
 
-    fn job(&self, asked: &[u8]) -> Result<Job, String> {
+    fn replay(&self, asked: &[u8]) -> Result<Replay, String> {
         let asked: Asked = serde_json::from_slice(asked).map_err(|error| format!("the request is wrong: {error}"))?;
         let path = |place: usize| {
             let found = self.paths.get(place).cloned();
             found.ok_or_else(|| format!("there is no recording {place}; there are {}", self.paths.len()))
         };
-        Ok(Job {
+        Ok(Replay {
             file: path(asked.file)?,
             peer: asked.peer.map(path).transpose()?,
             alternative: Alternative::parse(&asked.choices).map_err(|error| error.to_string())?,
@@ -117,7 +117,7 @@ impl Replays {
 }
 
 /// Waits for the turn, as long as the client does, and then works on a thread.
-async fn wait(turn: Arc<Semaphore>, place: OwnedSemaphorePermit, job: Job, queue: Sender<Bytes>) {
+async fn wait(turn: Arc<Semaphore>, place: OwnedSemaphorePermit, replay: Replay, queue: Sender<Bytes>) {
     let turn = turn.acquire_owned();
     tokio::pin!(turn);
     let turn = loop {
@@ -128,13 +128,13 @@ async fn wait(turn: Arc<Semaphore>, place: OwnedSemaphorePermit, job: Job, queue
         }
     };
     std::thread::spawn(move || {
-        work(&job, &queue);
+        work(&replay, &queue);
         drop((turn, place));
     });
 }
 
 /// Replays and tells the lines. A client that is gone has closed the queue.
-fn work(job: &Job, queue: &Sender<Bytes>) {
+fn work(replay: &Replay, queue: &Sender<Bytes>) {
     let mut progress = Instant::now();
     let mut tell = |news: News<'_>| {
         let told = match news {
@@ -151,7 +151,7 @@ fn work(job: &Job, queue: &Sender<Bytes>) {
         };
         queue.blocking_send(told).is_ok()
     };
-    let ended = what_if::run(&job.file, job.peer.as_deref(), &job.alternative, &mut tell);
+    let ended = what_if::run(&replay.file, replay.peer.as_deref(), &replay.alternative, &mut tell);
     let last = match &ended {
         Ok(None) => return,
         Ok(Some(rows)) => bytes(&Line::Picture { svg: &what_if::picture(rows) }),

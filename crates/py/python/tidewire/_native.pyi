@@ -322,7 +322,7 @@ class Operation:
 class Stream:
     """Both halves of a stream, without waiting."""
 
-    def watch(self, bell: Bell, readable: int, writable: int) -> None:
+    def register(self, bell: Bell, readable: int, writable: int) -> None:
         """Say which token is rung when there is something to read, and which when there is room."""
     def read(self, most: int) -> bytes | None:
         """Take at most `most` bytes, none at the end; None if there are none now."""

@@ -86,7 +86,7 @@ class _StreamTransport(asyncio.Transport):
         readable, writable = weakref.WeakMethod(self._read), weakref.WeakMethod(self._flush)
         self._tokens = (bells.register(lambda: _call(readable)), bells.register(lambda: _call(writable)))
         weakref.finalize(self, _forget, bells, self._tokens)
-        stream.watch(bells.bell, *self._tokens)
+        stream.register(bells.bell, *self._tokens)
         protocol.connection_made(self)
         loop.call_soon(self._read)
 

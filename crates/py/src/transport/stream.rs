@@ -42,7 +42,7 @@ struct Output {
 #[pymethods]
 impl Stream {
     /// Says whom to ring: one token when there is something to read, the other when there is room.
-    fn watch(&self, py: Python<'_>, bell: &Bell, readable: u64, writable: u64) -> PyResult<()> {
+    fn register(&self, py: Python<'_>, bell: &Bell, readable: u64, writable: u64) -> PyResult<()> {
         runtime(py)?;
         lock(py, &self.reader)?.waker = bell.waker(readable);
         lock(py, &self.writer)?.waker = bell.waker(writable);

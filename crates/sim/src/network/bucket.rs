@@ -8,7 +8,7 @@ use tidewire_proto::Time;
 use super::agent::{Agent, Cargo, Sent};
 use super::fabric::Packet;
 use super::plan::Content;
-use super::report::{self, Arrival, FlowReport, Latencies, watched};
+use super::report::{self, Arrival, FlowReport, Latencies, viewing};
 use super::tcp::source;
 use crate::link::Corruption;
 use crate::pair::End;
@@ -131,7 +131,7 @@ impl Agent for Buckets {
         let (whole, age) = (self.content.bytes().map(|bytes| self.delivered >= bytes), now.since(self.start));
         let (sender, receiver, tcp) = (self.coder.stats().clone(), self.decoder.stats(), self.coder.tcp_stats());
         FlowReport {
-            watched: self.playback.as_ref().map(|playback| watched(playback, age, whole == Some(true))),
+            viewing: self.playback.as_ref().map(|playback| viewing(playback, age, whole == Some(true))),
             kind: "bucket",
             bytes: self.delivered,
             whole,

@@ -45,7 +45,7 @@ use crate::series::Series;
 pub use file::{Described, read};
 pub use plan::{Batch, Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
 pub use report::{
-    Arrival, Buckets, DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched,
+    Arrival, Buckets, DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, viewing,
 };
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links

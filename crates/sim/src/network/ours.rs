@@ -119,9 +119,9 @@ pub(super) fn outcome(load: &Load, streams: &[Flow], ended: Time) -> FlowReport 
     load.arrivals().iter().for_each(|arrival| latencies.add(arrival.delay()));
     let whole = (bytes < super::plan::ENDLESS).then_some(load.read() == bytes);
     // A network's file has one stream for each connection.
-    let watched = load.watched(0, ended).map(|seen| {
+    let viewing = load.viewing(0, ended).map(|seen| {
         let left = if whole == Some(true) { seen.buffered() } else { Duration::ZERO };
-        load.watched(0, ended + left).unwrap_or(seen)
+        load.viewing(0, ended + left).unwrap_or(seen)
     });
     let began = load.began().unwrap_or(Time::ZERO) + start;
     let mut errors = load.errors.clone();
@@ -132,7 +132,7 @@ pub(super) fn outcome(load: &Load, streams: &[Flow], ended: Time) -> FlowReport 
         whole,
         seconds: ended.since(began).as_secs_f64(),
         latencies,
-        watched,
+        viewing,
         errors,
         ..FlowReport::default()
     }

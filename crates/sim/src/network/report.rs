@@ -8,7 +8,7 @@ use tidewire_proto::stats::DelayHistogram;
 use crate::link::{Link, LinkStats};
 use crate::tcp::SenderStats;
 use crate::tcp::bucket::{CoderStats, DecoderStats};
-use crate::video::{Playback, Watched};
+use crate::video::{Playback, Viewing};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct FlowReport {
     /// What the code below TCP did, of flows of buckets.
     pub buckets: Option<Box<Buckets>>,
     /// What the viewer of a video saw, since the flow started. None of UDP, whose frames are not played.
-    pub watched: Option<Watched>,
+    pub viewing: Option<Viewing>,
     /// Errors that the oracle found; empty if all is well.
     pub errors: Vec<String>,
 }
@@ -83,9 +83,9 @@ pub struct Buckets {
 }
 
 /// What the viewer of a video has seen when the flow is `age` old. A whole video is played to its end.
-pub fn watched(playback: &Playback, age: Duration, is_whole: bool) -> Watched {
-    let now = playback.watched(age);
-    if is_whole { playback.watched(age + now.buffered()) } else { now }
+pub fn viewing(playback: &Playback, age: Duration, is_whole: bool) -> Viewing {
+    let now = playback.viewing(age);
+    if is_whole { playback.viewing(age + now.buffered()) } else { now }
 }
 
 /// What arrived, and when it had been made.

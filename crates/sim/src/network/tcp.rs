@@ -6,7 +6,7 @@ use tidewire_proto::Time;
 
 use super::agent::{Agent, Cargo, Sent};
 use super::plan::{Content, Control};
-use super::report::{Arrival, FlowReport, Latencies, watched};
+use super::report::{Arrival, FlowReport, Latencies, viewing};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::End;
@@ -112,7 +112,7 @@ impl Agent for Tcp {
         let is_over = self.is_over();
         let (whole, age) = (self.content.bytes().map(|bytes| self.delivered >= bytes), now.since(self.start));
         FlowReport {
-            watched: self.playback.as_ref().map(|playback| watched(playback, age, whole == Some(true))),
+            viewing: self.playback.as_ref().map(|playback| viewing(playback, age, whole == Some(true))),
             kind: self.kind,
             bytes: self.delivered,
             whole,

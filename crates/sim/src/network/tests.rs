@@ -376,7 +376,7 @@ fn refusals_of_tunnels_name_the_line_and_say_what_to_write() {
 }
 
 #[test]
-fn a_video_is_watched_over_ours_and_over_tcp() {
+fn a_video_is_viewed_over_ours_and_over_tcp() {
     let flow = |kind: &str| {
         format!(
             "[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\nvideo = \"2mbit,5s\"\npace = \"live\"\nstartup = \"1s\"\n"
@@ -385,9 +385,9 @@ fn a_video_is_watched_over_ours_and_over_tcp() {
     let flows = ["tidewire", "newreno"].map(flow).concat();
     let report = run(&with_flows("rate = \"10mbit\"\ndelay = \"5ms\"\nqueue = \"100ms\"", "", &flows));
     for flow in &report.flows {
-        let watched = flow.watched.as_ref().unwrap();
-        assert_eq!((flow.whole, watched.stalls, watched.played), (Some(true), 0, Duration::from_secs(5)), "{flow:?}");
-        let start = watched.first_start.unwrap().as_secs_f64();
+        let viewing = flow.viewing.as_ref().unwrap();
+        assert_eq!((flow.whole, viewing.stalls, viewing.played), (Some(true), 0, Duration::from_secs(5)), "{flow:?}");
+        let start = viewing.first_start.unwrap().as_secs_f64();
         assert!((0.98..1.1).contains(&start) && flow.window.len() > 100, "{start}");
         assert_eq!(flow.latencies.latency.count(), 150);
     }

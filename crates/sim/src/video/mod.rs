@@ -22,7 +22,7 @@ mod trace;
 
 pub use matched::Matched;
 pub use on_off::OnOff;
-pub use playback::{Content, MOST_SAMPLES, Playback, PlaybackRules, Sample, Watched};
+pub use playback::{Content, MOST_SAMPLES, Playback, PlaybackRules, Sample, Viewing};
 pub use synthetic::{Synthetic, SyntheticError};
 pub use trace::{Frame, FrameTrace, FrameTraceError, LARGEST_FRAME, LATEST_FRAME, LONGEST_TEXT, MOST_FRAMES};
 
@@ -35,7 +35,7 @@ pub enum Pace {
     Live,
 }
 
-/// A video to be carried and watched.
+/// A video to be carried and viewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Video {
     /// The frames.

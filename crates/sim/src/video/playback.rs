@@ -82,7 +82,7 @@ pub struct Sample {
 
 /// What a viewer saw until some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct Viewing {
     /// Content that was received.
     pub received: Duration,
     /// Content that was played.
@@ -99,7 +99,7 @@ pub struct Watched {
     pub samples: Vec<Sample>,
 }
 
-impl Watched {
+impl Viewing {
     /// Content in the buffer.
     pub fn buffered(&self) -> Duration {
         self.received.saturating_sub(self.played)
@@ -126,7 +126,7 @@ pub struct Playback {
     bytes: u64,
     /// Nothing more arrives.
     is_whole: bool,
-    watched: Watched,
+    viewing: Viewing,
 }
 
 impl Playback {
@@ -140,7 +140,7 @@ impl Playback {
             at: Duration::ZERO,
             bytes: 0,
             is_whole: false,
-            watched: Watched::default(),
+            viewing: Viewing::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Playback {
     pub fn on_bytes(&mut self, now: Duration, bytes: u64) {
         self.advance(now);
         self.bytes = self.bytes.saturating_add(bytes);
-        self.watched.received = self.content.time(self.bytes);
+        self.viewing.received = self.content.time(self.bytes);
         self.is_whole |= self.content.is_whole(self.bytes);
         self.start_or_resume();
     }
@@ -163,17 +163,17 @@ impl Playback {
     /// Content in the buffer at `now`.
     pub fn buffered(&mut self, now: Duration) -> Duration {
         self.advance(now);
-        self.watched.buffered()
+        self.viewing.buffered()
     }
 
     /// What a viewer has seen by `now`, which may lie ahead if nothing arrives until then. The last sample is
     /// that of `now`.
-    pub fn watched(&self, now: Duration) -> Watched {
+    pub fn viewing(&self, now: Duration) -> Viewing {
         let mut ahead = self.clone();
         ahead.advance(now);
-        let last = Sample { at: ahead.at, buffered: ahead.watched.buffered() };
-        ahead.watched.samples.push(last);
-        ahead.watched
+        let last = Sample { at: ahead.at, buffered: ahead.viewing.buffered() };
+        ahead.viewing.samples.push(last);
+        ahead.viewing
     }
 
     /// Plays until `now` and takes the samples before `now`.
@@ -184,10 +184,10 @@ impl Playback {
                 break;
             }
             self.play_until(next);
-            self.watched.samples.push(Sample { at: next, buffered: self.watched.buffered() });
-            if self.watched.samples.len() == MOST_SAMPLES {
+            self.viewing.samples.push(Sample { at: next, buffered: self.viewing.buffered() });
+            if self.viewing.samples.len() == MOST_SAMPLES {
                 let mut is_kept = false;
-                self.watched.samples.retain(|_| {
+                self.viewing.samples.retain(|_| {
                     is_kept = !is_kept;
                     is_kept
                 });
@@ -200,26 +200,26 @@ impl Playback {
     /// The time of the next sample. Sample n lies at n intervals.
     fn next_sample(&self) -> Duration {
         // `MOST_SAMPLES` fits.
-        let count = u32::try_from(self.watched.samples.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.viewing.samples.len()).unwrap_or(u32::MAX);
         self.rules.sample_every.saturating_mul(count)
     }
 
     /// Plays until `now`. Nothing arrives in between.
     fn play_until(&mut self, now: Duration) {
         let Some(time) = now.checked_sub(self.at) else { return };
-        let left = self.watched.buffered();
+        let left = self.viewing.buffered();
         match self.state {
             State::Waiting => {}
-            State::Stalled => self.watched.stalled = self.watched.stalled.saturating_add(time),
-            State::Playing if time < left || (time == left && !self.is_whole) => self.watched.played += time,
+            State::Stalled => self.viewing.stalled = self.viewing.stalled.saturating_add(time),
+            State::Playing if time < left || (time == left && !self.is_whole) => self.viewing.played += time,
             State::Playing => {
-                self.watched.played = self.watched.received;
+                self.viewing.played = self.viewing.received;
                 if self.is_whole {
-                    self.watched.ended.get_or_insert(self.at.saturating_add(left));
+                    self.viewing.ended.get_or_insert(self.at.saturating_add(left));
                 } else {
                     self.state = State::Stalled;
-                    self.watched.stalls += 1;
-                    self.watched.stalled = self.watched.stalled.saturating_add(time - left);
+                    self.viewing.stalls += 1;
+                    self.viewing.stalled = self.viewing.stalled.saturating_add(time - left);
                 }
             }
         }
@@ -233,10 +233,10 @@ impl Playback {
             State::Stalled => self.rules.resume,
             State::Playing => return,
         };
-        let buffered = self.watched.buffered();
+        let buffered = self.viewing.buffered();
         if self.is_whole || (buffered >= wanted && !buffered.is_zero()) {
             self.state = State::Playing;
-            self.watched.first_start.get_or_insert(self.at);
+            self.viewing.first_start.get_or_insert(self.at);
         }
     }
 }

@@ -23,9 +23,9 @@ thread_local! {
 
 /// Sends at 2 Mbit/s, and from second 150 on for half a second at twice the rate of the link.
 #[derive(Debug)]
-struct Watch(Time);
+struct Recorder(Time);
 
-impl RateController for Watch {
+impl RateController for Recorder {
     fn on_ack(&mut self, ack: &AckSample) {
         self.0 = ack.now;
         assert_eq!(ack.rtt.is_some(), ack.one_way.is_some(), "each FEEDBACK tells the arrival");
@@ -49,8 +49,8 @@ fn one_way_delays_show_the_queue_of_our_direction_whatever_the_clocks() {
         SEEN.with_borrow_mut(Vec::clear);
         let settings = [(Direction::Back, "jitter", "20ms"), (Direction::Forward, "queue", "4MB")];
         let mut trial = Trial::new(link(&settings), vec![Flow::bulk(End::Near, 1 << 40)], 3);
-        let build = |_: f64| Box::new(Watch(Time::ZERO)) as Box<dyn RateController>;
-        let control = RateControl::Custom(Custom { name: "watch", build, parameter: 0.0 });
+        let build = |_: f64| Box::new(Recorder(Time::ZERO)) as Box<dyn RateController>;
+        let control = RateControl::Custom(Custom { name: "recorder", build, parameter: 0.0 });
         trial.near = Config::builder().rate_control(control).build().expect("in range");
         trial.far_clock = Clock { ahead: Duration::from_secs(4_000), drift_ppm };
         let mut run = trial.start();

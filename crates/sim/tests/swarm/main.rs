@@ -2,7 +2,7 @@
 //! then without.
 //!
 //! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be
-//! live at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other
+//! done at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other
 //! variables replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
@@ -269,7 +269,7 @@ fn run(case: &Case) -> Result<Outcome, String> {
     }
     if !report.done {
         let left: Vec<_> = run.load.progress().collect();
-        return Err(format!("not live: {left:?} after {:.3} s, {:?}", report.seconds, report.closed));
+        return Err(format!("not done: {left:?} after {:.3} s, {:?}", report.seconds, report.closed));
     }
     if liveness > 1.0 {
         return Err(format!("late: {liveness:.2} times the time allowed after the faults"));

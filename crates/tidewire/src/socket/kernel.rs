@@ -14,7 +14,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, UdpSocketState};
 use tidewire_proto::connection::{SendFailure, Transmit};
 use tidewire_proto::path::Ecn;
 
-use self::readiness::Watched;
+use self::readiness::Registered;
 use super::{Socket, Train};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -104,7 +104,7 @@ impl Socket for Kernel {
 /// The socket of the system.
 #[derive(Debug)]
 pub(crate) struct Udp {
-    io: Watched,
+    io: Registered,
     state: UdpSocketState,
     /// True if datagrams may be addressed to any address of the host. The destination address is then
     /// reported.
@@ -151,7 +151,7 @@ impl Udp {
         }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
-        let io = Watched::new(socket.into())?;
+        let io = Registered::new(socket.into())?;
         let state = UdpSocketState::new(io.socket().into())?;
         system::ask_for_times(io.socket());
         let wildcard = address.ip().is_unspecified();

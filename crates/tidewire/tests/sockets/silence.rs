@@ -93,9 +93,9 @@ async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
     let client = bind(Credentials::Key(KeyCredentials::new(ours.clone())), Config::default());
     let peer = theirs.public();
     let connect = client.connect_to(server.local_addr(), &peer);
-    let (ours_live, theirs_live) = within(async { tokio::join!(connect, server.accept()) }).await;
-    assert_eq!(ours_live.unwrap().peer_key(), Some(peer));
-    assert_eq!(theirs_live.unwrap().peer_key(), Some(ours.public()));
+    let (ours_open, theirs_open) = within(async { tokio::join!(connect, server.accept()) }).await;
+    assert_eq!(ours_open.unwrap().peer_key(), Some(peer));
+    assert_eq!(theirs_open.unwrap().peer_key(), Some(ours.public()));
     nothing_came(&prober).await;
     assert!(client.connect(server.local_addr()).await.unwrap_err().to_string().contains("public key"));
 }

@@ -49,7 +49,7 @@ pub fn typed(command: &mut Command, keys: usize) -> anyhow::Result<Typed> {
     // The command holds the terminal open for the children too.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut master = File::from(master);
-    let screen = watch(master.try_clone()?);
+    let screen = read_screen(master.try_clone()?);
     let session = session(&mut master, &screen, begun, keys);
     let _ = child.kill();
     let _ = child.wait();
@@ -59,7 +59,7 @@ pub fn typed(command: &mut Command, keys: usize) -> anyhow::Result<Typed> {
 /// Bytes of the terminal, and when they were read.
 type Screen = Receiver<(Instant, Vec<u8>)>;
 
-fn watch(mut master: File) -> Screen {
+fn read_screen(mut master: File) -> Screen {
     let (sender, screen) = mpsc::channel();
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];

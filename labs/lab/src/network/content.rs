@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire_sim::load::fill;
-use tidewire_sim::network::{Content, FlowReport, watched};
+use tidewire_sim::network::{Content, FlowReport, viewing};
 use tidewire_sim::video::Playback;
 
 /// Bytes per call. Chosen: several segments, little compared to a socket's buffer.
@@ -151,7 +151,7 @@ impl Sink {
         let ended = if is_whole { state.last } else { age };
         let own = age.saturating_sub(self.start);
         FlowReport {
-            watched: state.playback.as_ref().map(|playback| watched(playback, own, is_whole)),
+            viewing: state.playback.as_ref().map(|playback| viewing(playback, own, is_whole)),
             kind,
             whole: self.content.bytes().map(|_| is_whole),
             seconds: ended.saturating_sub(self.start).as_secs_f64(),

@@ -111,8 +111,8 @@ pub fn run(plan: &Plan, program: &Path, table: &Table) -> anyhow::Result<Outcome
     let flows = flows?;
     let zero = shared.begin();
     let began = zero.saturating_duration_since(emulator.start_time());
-    let watched = flows.iter().map(|flow| flow.socket()).collect();
-    let windows = Windows::watch(&nodes, watched, zero);
+    let sockets = flows.iter().map(|flow| flow.socket()).collect();
+    let windows = Windows::sample(&nodes, sockets, zero);
     while zero.elapsed() < plan.limit() && !flows.iter().all(|flow| flow.is_over()) {
         std::thread::sleep(LOOK);
     }

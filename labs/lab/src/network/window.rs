@@ -36,7 +36,7 @@ struct Line {
     repeated: u64,
 }
 
-/// A thread that watches.
+/// A thread that samples windows.
 #[derive(Debug)]
 pub(super) struct Windows {
     stop: Arc<AtomicBool>,
@@ -44,8 +44,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Watches the sockets with these nodes and ports. Times count from `zero`.
-    pub(super) fn watch(nodes: &Nodes, sockets: Vec<Option<(usize, u16)>>, zero: Instant) -> Self {
+    /// Samples the windows of the sockets with these nodes and ports. Times count from `zero`.
+    pub(super) fn sample(nodes: &Nodes, sockets: Vec<Option<(usize, u16)>>, zero: Instant) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut of_nodes: Vec<usize> = sockets.iter().flatten().map(|&(node, _)| node).collect();
         of_nodes.sort_unstable();

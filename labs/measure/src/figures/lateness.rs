@@ -19,7 +19,7 @@ pub struct Lateness {
 
 impl Lateness {
     /// Starts the thread.
-    pub fn watch() -> Self {
+    pub fn begin() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_sleeping_thread_wakes_a_little_late() {
-        let lateness = Lateness::watch();
+        let lateness = Lateness::begin();
         thread::sleep(2 * PERIOD);
         assert!(lateness.end() > 0.0);
     }

@@ -202,11 +202,11 @@ fn lines(command: &mut Command, event: &str) -> Result<Vec<Value>, String> {
     Ok(lines.filter(|line| event.is_empty() || line["event"] == event).collect())
 }
 
-/// Runs `job` with a temporary file that holds a scenario.
-fn with_scenario<T>(text: &str, job: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
+/// Runs `run` with a temporary file that holds a scenario.
+fn with_scenario<T>(text: &str, run: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
     let path = std::env::temp_dir().join(format!("tidewire-lab-{}.toml", std::process::id()));
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    let done = job(&path);
+    let done = run(&path);
     // A file that remains in the temporary folder does no harm.
     let _ = std::fs::remove_file(&path);
     done

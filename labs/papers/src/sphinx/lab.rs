@@ -159,7 +159,7 @@ fn video((name, how, transport): &(&'static str, How, Transport), runs: &mut Run
     let Some(video) = content(SHOWN) else { return Vec::new() };
     let (link, loss) = (duplex(VIDEO_LINK), VIDEO_LINK.loss);
     let shown = runs.video(name, loss, &Showing { link, transport: transport.clone(), video, time: SHOWN });
-    shown.map_or_else(Vec::new, |shown| buffered(name, *how, shown.watched, SHOWN))
+    shown.map_or_else(Vec::new, |shown| buffered(name, *how, shown.viewing, SHOWN))
 }
 
 fn pairs() -> Vec<LabCase> {

@@ -16,7 +16,7 @@ use tidewire_codec::{Code, Elimination};
 use tidewire_proto::profile::{ARQ, Profile, SPHINX_PRINTED, STREAM, sphinx};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, Redundancy, Trigger};
-use tidewire_sim::video::Watched;
+use tidewire_sim::video::Viewing;
 
 use self::runs::{COUNTED, Link, SHARED, bulk, completion, each_second, jain, playing, shares, video};
 use crate::row::{How, Row};
@@ -147,15 +147,15 @@ fn figure_11(full: bool) -> Vec<Case> {
     let schemes = schemes().into_iter().filter(|(name, _)| !name.starts_with("with"));
     cases(schemes.map(move |scheme| (scheme, seconds)), |&((name, profile), seconds)| {
         let length = Duration::from_secs(seconds);
-        video(&profile, VIDEO_LINK, length).map_or_else(Vec::new, |watched| buffered(name, How::Code, watched, length))
+        video(&profile, VIDEO_LINK, length).map_or_else(Vec::new, |viewing| buffered(name, How::Code, viewing, length))
     })
 }
 
 /// Seconds of buffered video, once a second, and as `rate` the share of the time in which it played.
-fn buffered(curve: &str, how: How, watched: Watched, length: Duration) -> Vec<Row> {
-    let rate = playing(&watched, length);
+fn buffered(curve: &str, how: How, viewing: Viewing, length: Duration) -> Vec<Row> {
+    let rate = playing(&viewing, length);
     let row = |(at, buffered)| Row { rate, ..Row::new(curve, how, VIDEO_LINK.loss, at, buffered) };
-    each_second(watched.samples).into_iter().map(row).collect()
+    each_second(viewing.samples).into_iter().map(row).collect()
 }
 
 fn pairs(full: bool) -> Vec<Case> {

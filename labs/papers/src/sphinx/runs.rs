@@ -11,7 +11,7 @@ use tidewire_sim::link::{Capacity, Loss, Queue};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::report::{Run, Trial, together};
-use tidewire_sim::video::{Sample, Synthetic, Video, Watched};
+use tidewire_sim::video::{Sample, Synthetic, Video, Viewing};
 use tidewire_units::{Probability, Rate};
 
 /// A link with a queue that marks.
@@ -101,12 +101,12 @@ pub(super) fn completion(profile: &Profile, link: Link, blocks: u64, block: u64)
 }
 
 /// What a viewer sees of a video that is sent as fast as the path takes it, until the time of its length.
-pub(super) fn video(profile: &Profile, link: Link, length: Duration) -> Option<Watched> {
+pub(super) fn video(profile: &Profile, link: Link, length: Duration) -> Option<Viewing> {
     let video = content(length)?;
     let mut run = trial(profile, link, Flow::video(End::Near, video)).start();
     let end = run.began() + length;
     run.until(end);
-    run.load.watched(0, end)
+    run.load.viewing(0, end)
 }
 
 /// The paper's video: its trace is not public, so one of the same kind is made. The rate is chosen so that
@@ -119,9 +119,9 @@ pub(super) fn content(length: Duration) -> Option<Video> {
 }
 
 /// Share of the time from the first start of playback to its end, or to `length`, in which the video played.
-pub(super) fn playing(watched: &Watched, length: Duration) -> Option<f64> {
-    let whole = watched.ended.unwrap_or(length).min(length).saturating_sub(watched.first_start?);
-    Some(1.0 - watched.stalled.as_secs_f64() / whole.as_secs_f64())
+pub(super) fn playing(viewing: &Viewing, length: Duration) -> Option<f64> {
+    let whole = viewing.ended.unwrap_or(length).min(length).saturating_sub(viewing.first_start?);
+    Some(1.0 - viewing.stalled.as_secs_f64() / whole.as_secs_f64())
 }
 
 /// Time and buffered seconds of the first sample of each second.
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn playing_is_the_time_without_stalls() {
         let seconds = Duration::from_secs;
-        let watched = |stalled, ended| Watched {
+        let viewing = |stalled, ended| Viewing {
             received: seconds(10),
             played: seconds(8),
             first_start: Some(seconds(2)),
@@ -175,9 +175,9 @@ mod tests {
             ended,
             samples: Vec::new(),
         };
-        assert_eq!(playing(&watched(2, None), seconds(10)), Some(0.75));
-        assert_eq!(playing(&watched(0, Some(seconds(6))), seconds(10)), Some(1.0));
-        assert_eq!(playing(&Watched { first_start: None, ..watched(0, None) }, seconds(10)), None);
+        assert_eq!(playing(&viewing(2, None), seconds(10)), Some(0.75));
+        assert_eq!(playing(&viewing(0, Some(seconds(6))), seconds(10)), Some(1.0));
+        assert_eq!(playing(&Viewing { first_start: None, ..viewing(0, None) }, seconds(10)), None);
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! was whole, or when it is stopped.
 
 use tidewire::link::Link;
-use tidewire::{Config, Credentials};
+use tidewire::{Config, Connection, Credentials};
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::Console;
 use tidewire_live::{MeetError, Session, SessionError, Side, Stop, latency};
 
 use super::lines::Line;
-use crate::live::{Attempts, Live};
+use crate::reconnect::{Ended, Patience, Reconnect};
 use crate::session;
 
 /// What is needed to connect.
@@ -40,31 +40,27 @@ impl Dialer {
         session: impl AsyncFn(Session) -> Result<(), SessionError>,
     ) -> Result<(), Failure> {
         let console = &self.console;
-        let Some(connected) = stop.unless(self.connect(side)).await else { return Ok(()) };
-        let (mut live, mut met) = connected?;
-        let mut attempts = Attempts::default();
-        loop {
+        let connect = async || {
+            let (link, config) = (&self.link, self.config.clone());
+            let (endpoint, connection) = session::connect(link, None, &self.credentials, config, console).await?;
+            let met = Session::greet(&connection, side, latency(&self.config)).await.map_err(not_met)?;
+            Ok((endpoint, connection, met))
+        };
+        let job = async |connection: &Connection, met| {
             let ended = session(met).await;
             tell();
-            let reason = match ended {
-                Err(reason) if !stop.is_stopped() => reason.to_string(),
-                _ => return live.close(console, Ok(())).await,
-            };
-            console.event(&Line::Lost { peer: &live.connection.remote().to_string(), reason: reason.clone() });
-            console.summary(&live.summary());
-            console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
-            attempts.on_lost(&live);
-            let again = stop.unless(attempts.until_connected(console, || self.connect(side))).await;
-            let Some(connected) = again else { return Ok(()) };
-            (live, met) = connected;
-        }
-    }
-
-    async fn connect(&self, side: Side) -> Result<(Live, Session), Failure> {
-        let (endpoint, connection) =
-            session::connect(&self.link, None, &self.credentials, self.config.clone(), &self.console).await?;
-        let met = Session::greet(&connection, side, latency(&self.config)).await.map_err(not_met)?;
-        Ok((Live::begin(endpoint, connection, &self.console), met))
+            match ended {
+                Err(reason) if !stop.is_stopped() => {
+                    let (peer, reason) = (connection.remote().to_string(), reason.to_string());
+                    console.event(&Line::Lost { peer: &peer, reason: reason.clone() });
+                    Ok(Ended::Lost(reason))
+                }
+                _ => Ok(Ended::Done),
+            }
+        };
+        let reconnect = Reconnect::new(console);
+        let ended = reconnect.run(Patience::Stop(stop), connect, job).await;
+        reconnect.close(ended).await
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::state::Event;
-use crate::live::{Ended, Kept};
+use crate::reconnect::{Ended, Patience, Reconnect};
 use crate::way::Way;
 
 /// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take
@@ -26,7 +26,7 @@ pub struct Dialer {
     config: Config,
     hub: Arc<Hub>,
     console: Console,
-    kept: Kept,
+    reconnect: Reconnect,
 }
 
 /// Where our datagrams go, past the device.
@@ -46,7 +46,7 @@ impl Dialer {
     /// An end that will connect over `way`. The only peer of `hub` is the listener.
     pub fn new(way: Way, passage: Passage, config: Config, hub: &Arc<Hub>, console: &Console) -> Self {
         let (passage, hub) = (Mutex::new(passage), Arc::clone(hub));
-        Self { way, passage, config, hub, console: console.clone(), kept: Kept::new(console) }
+        Self { way, passage, config, hub, console: console.clone(), reconnect: Reconnect::new(console) }
     }
 
     /// Carries packets while it is polled. The first attempt to connect must succeed.
@@ -66,7 +66,7 @@ impl Dialer {
                 reason => Ok(Ended::Lost(reason.to_string())),
             }
         };
-        self.kept.run(None, || self.connect(), carry).await
+        self.reconnect.run(Patience::Endless, || self.connect(), carry).await
     }
 
     /// Connects and greets. Returns the connection, and the listener's longest packet.
@@ -103,7 +103,7 @@ impl Dialer {
     /// The failure in `ended`.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
         self.passage.lock().await.routes.close().await;
-        self.kept.close(ended).await
+        self.reconnect.close(ended).await
     }
 }
 

@@ -24,7 +24,7 @@ fn after(arrivals: &[(u64, u64)]) -> Playback {
 
 /// What was seen, in milliseconds: (first start, played, buffered, stalls, stalled).
 fn seen(playback: &Playback, at: u64) -> (Option<u128>, u128, u128, u64, u128) {
-    let seen = playback.watched(ms(at));
+    let seen = playback.viewing(ms(at));
     let first_start = seen.first_start.map(|at| at.as_millis());
     (first_start, seen.played.as_millis(), seen.buffered().as_millis(), seen.stalls, seen.stalled.as_millis())
 }
@@ -59,15 +59,15 @@ fn an_end_is_no_stall() {
     playback.finish(ms(330));
     // 120 ms of stall, and 50 ms are played although 100 ms were asked for.
     assert_eq!(seen(&playback, 1_000), (Some(10), 250, 0, 1, 120));
-    assert_eq!((playback.watched(ms(379)).ended, playback.watched(ms(380)).ended), (None, Some(ms(380))));
-    assert_eq!(playback.watched(ms(9_000)).ended, Some(ms(380)));
+    assert_eq!((playback.viewing(ms(379)).ended, playback.viewing(ms(380)).ended), (None, Some(ms(380))));
+    assert_eq!(playback.viewing(ms(9_000)).ended, Some(ms(380)));
 
     let mut short = after(&[(10, 20)]);
     short.finish(ms(15));
     assert_eq!(seen(&short, 1_000), (Some(15), 20, 0, 0, 0));
     let mut empty = after(&[]);
     empty.finish(ms(15));
-    assert_eq!((seen(&empty, 20), empty.watched(ms(20)).ended), ((Some(15), 0, 0, 0, 0), Some(ms(15))));
+    assert_eq!((seen(&empty, 20), empty.viewing(ms(20)).ended), ((Some(15), 0, 0, 0, 0), Some(ms(15))));
 }
 
 #[test]
@@ -85,16 +85,16 @@ fn frames_count_when_they_are_whole_and_the_last_one_is_the_end() {
     assert_eq!(received(80, 50), (Some(10), 50, 70, 1, 20));
     // Bytes behind the last frame are no content.
     assert_eq!(received(90, 1_000), (Some(10), 60, 60, 1, 20));
-    let watched = playback.watched(ms(500));
-    assert_eq!((watched.ended, watched.played, watched.stalls), (Some(ms(150)), ms(120), 1));
+    let viewing = playback.viewing(ms(500));
+    assert_eq!((viewing.ended, viewing.played, viewing.stalls), (Some(ms(150)), ms(120), 1));
 }
 
 #[test]
 fn samples_show_the_buffer_between_arrivals() {
     let playback = after(&[(0, 50), (100, 250), (450, 250)]);
     let samples = |at| {
-        let watched = playback.watched(ms(at));
-        watched.samples.iter().map(|s| (s.at.as_millis(), s.buffered.as_millis())).collect::<Vec<_>>()
+        let viewing = playback.viewing(ms(at));
+        viewing.samples.iter().map(|s| (s.at.as_millis(), s.buffered.as_millis())).collect::<Vec<_>>()
     };
     // What arrives at 100 ms counts at 100 ms. 300 ms of content last until 400 ms.
     let until_now = [(0, 50), (100, 300), (200, 200), (300, 100), (400, 0), (450, 250)];
@@ -107,7 +107,7 @@ fn samples_are_bounded_whatever_the_time() {
     let mut playback = Playback::new(A_BYTE_A_MILLISECOND, PlaybackRules { sample_every: ms(0), ..rules(0, 0) });
     playback.on_bytes(ms(0), 10_000_000);
     assert_eq!(playback.buffered(ms(1_000_000)), ms(9_000_000));
-    let samples = playback.watched(ms(1_000_000)).samples;
+    let samples = playback.viewing(ms(1_000_000)).samples;
     assert!((MOST_SAMPLES / 2..=MOST_SAMPLES).contains(&samples.len()), "{}", samples.len());
     // 2^8 intervals of a millisecond, and the last sample is of the end.
     let (last, even) = samples.split_last().unwrap();
@@ -116,12 +116,12 @@ fn samples_are_bounded_whatever_the_time() {
     );
     assert_eq!(last.at, ms(1_000_000));
 
-    let end = playback.watched(Duration::MAX);
+    let end = playback.viewing(Duration::MAX);
     assert!(end.samples.len() <= MOST_SAMPLES && end.stalls == 1);
     playback.on_bytes(Duration::MAX, u64::MAX);
     playback.on_bytes(Duration::MAX, u64::MAX);
     playback.finish(Duration::MAX);
-    assert_eq!(playback.watched(Duration::MAX).stalls, 1);
+    assert_eq!(playback.viewing(Duration::MAX).stalls, 1);
 }
 
 proptest! {
@@ -138,17 +138,17 @@ proptest! {
         let mut playback = Playback::new(content.clone(), rules(startup, resume));
         let (mut now, mut bytes) = (Duration::ZERO, 0);
         for (gap, arrives) in steps {
-            let before = playback.watched(now);
+            let before = playback.viewing(now);
             now += Duration::from_micros(gap);
             let level = playback.buffered(now);
-            let after = playback.watched(now);
+            let after = playback.viewing(now);
             // It stalls only when the buffer is empty, and plays no faster than time passes.
             prop_assert!(after.stalls == before.stalls || level.is_zero());
             prop_assert!(after.stalls <= before.stalls + 1);
             prop_assert!(after.played - before.played <= Duration::from_micros(gap));
             playback.on_bytes(now, arrives);
             bytes += arrives;
-            let seen = playback.watched(now);
+            let seen = playback.viewing(now);
             prop_assert_eq!(seen.received, content.time(bytes));
             prop_assert_eq!(seen.played + seen.buffered(), seen.received);
             prop_assert_eq!(seen.samples.last().unwrap().buffered, seen.buffered());
@@ -159,7 +159,7 @@ proptest! {
         }
         // Everything is played at last.
         playback.finish(now);
-        let end = playback.watched(now + Duration::from_secs(100));
+        let end = playback.viewing(now + Duration::from_secs(100));
         prop_assert_eq!(end.played, end.received);
         prop_assert!(end.ended.is_some());
     }

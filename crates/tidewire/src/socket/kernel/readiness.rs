@@ -1,17 +1,17 @@
 //! A UDP socket of the system, and the runtime's notices that it can be read or has room again.
 //!
-//! [`Udp`](super::Udp) makes its system calls through it. On Linux the runtime watches the socket for
+//! [`Udp`](super::Udp) makes its system calls through it. On Linux the socket is registered for
 //! datagrams alone, and for room only while the socket has none. Linux reports room whenever a datagram has
-//! left, so a thread that watches for both is woken once more by each datagram that it sends. Invariant:
+//! left, so a thread that waits for both is woken once more by each datagram that it sends. Invariant:
 //! after a call that found the socket empty or full, none is made before such a notice.
 
 use std::io;
 use std::task::{Context, Poll, ready};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use lazy::{Socket, Watched};
+pub(super) use lazy::{Registered, Socket};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use plain::{Socket, Watched};
+pub(super) use plain::{Registered, Socket};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod lazy {
@@ -24,22 +24,22 @@ mod lazy {
     pub type Socket = std::net::UdpSocket;
 
     #[expect(deprecated, reason = "unsound for types that change their descriptor; the other form is unsafe")]
-    fn watch(socket: Socket, interest: Interest) -> io::Result<AsyncFd<Socket>> {
+    fn register(socket: Socket, interest: Interest) -> io::Result<AsyncFd<Socket>> {
         AsyncFd::with_interest(socket, interest)
     }
 
     /// The socket; see the module.
     #[derive(Debug)]
-    pub struct Watched {
+    pub struct Registered {
         io: AsyncFd<Socket>,
-        /// The same socket, watched for room, while it is full.
+        /// The same socket, registered for room, while it is full.
         full: Option<AsyncFd<Socket>>,
     }
 
-    impl Watched {
+    impl Registered {
         /// Needs a runtime with I/O enabled, and a socket that does not block.
         pub fn new(socket: Socket) -> io::Result<Self> {
-            Ok(Self { io: watch(socket, Interest::READABLE)?, full: None })
+            Ok(Self { io: register(socket, Interest::READABLE)?, full: None })
         }
 
         /// The socket itself.
@@ -73,7 +73,7 @@ mod lazy {
                 match send(self.socket()) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         let same = self.socket().try_clone()?;
-                        self.full = Some(watch(same, Interest::WRITABLE)?);
+                        self.full = Some(register(same, Interest::WRITABLE)?);
                     }
                     sent => return Poll::Ready(sent),
                 }
@@ -91,11 +91,11 @@ mod plain {
     /// The socket that calls are made on.
     pub type Socket = tokio::net::UdpSocket;
 
-    /// The socket, always watched for both.
+    /// The socket, always registered for both.
     #[derive(Debug)]
-    pub struct Watched(Socket);
+    pub struct Registered(Socket);
 
-    impl Watched {
+    impl Registered {
         /// Needs a runtime with I/O enabled, and a socket that does not block.
         pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
             Socket::from_std(socket).map(Self)

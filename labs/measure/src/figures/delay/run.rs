@@ -100,7 +100,7 @@ impl<'a> Scenario<'a> {
         let mut client = Command::new(binary);
         client.args(["bench", "--json", "-c", &link, "--time", &self.seconds.to_string()]);
         client.args(["--bitrate", &format!("{}kbit", self.row.load_kbit), "--length", &RECORD.to_string()]);
-        let lateness = Lateness::watch();
+        let lateness = Lateness::begin();
         let client = Process::start("the client", &mut client)?.finish(0, deadline);
         let (late_ms, client) = (lateness.end(), client?);
         let link = emulator.end(deadline)?;

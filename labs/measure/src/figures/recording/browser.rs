@@ -43,8 +43,8 @@ struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     calls: u64,
-    /// Ends the watch of the deadline.
-    _watched: mpsc::Sender<()>,
+    /// Ends the thread of the deadline.
+    _running: mpsc::Sender<()>,
 }
 
 impl Browser {
@@ -60,7 +60,7 @@ impl Browser {
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("chromium has no pipe".into());
         };
-        let (_watched, is_over) = mpsc::channel::<()>();
+        let (_running, is_over) = mpsc::channel::<()>();
         let id = child.id().to_string();
         thread::spawn(move || {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -68,7 +68,7 @@ impl Browser {
                 let _ = Command::new("kill").args(["-KILL", &id]).status();
             }
         });
-        Ok(Self { child, to, from: BufReader::new(from), calls: 0, _watched })
+        Ok(Self { child, to, from: BufReader::new(from), calls: 0, _running })
     }
 
     /// Calls a method and returns its result. Events that come before it are ignored.

@@ -1,6 +1,6 @@
 //! A listening port of the near end: accepts TCP connections, and opens a stream for each.
 //!
-//! [`crate::near`] makes one gate for each `-L` and `-D`. Invariants: a TCP connection waits at
+//! [`crate::near`] makes one acceptor for each `-L` and `-D`. Invariants: a TCP connection waits at
 //! most ten seconds for a stream. A SOCKS client takes a place among the carried connections only when its
 //! request is whole, so clients that stall delay no other port.
 
@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::copy::{Copied, Copier};
 use crate::header::{Request, read_answer, write_request};
 use crate::news::{News, Report, tell};
-use crate::relay::{Relay, Relayed};
 use crate::sockets::Port;
 use crate::socks::{self, Reply};
 use crate::target::Target;
@@ -49,15 +49,15 @@ impl std::fmt::Display for Leads {
 
 /// One listening port.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct Acceptor {
     pub(crate) current: watch::Receiver<Option<Connection>>,
     pub(crate) port: Arc<Port>,
     pub(crate) report: Report,
-    /// Places of carried connections, which all gates share.
+    /// Places of carried connections, which all acceptors share.
     pub(crate) room: Arc<Semaphore>,
 }
 
-impl Gate {
+impl Acceptor {
     /// Accepts TCP connections without end.
     pub(crate) async fn accept(self, leads: Leads) {
         let mut carrying = JoinSet::new();
@@ -85,7 +85,7 @@ impl Gate {
 
     /// Carries one TCP connection, from its acceptance to its end.
     async fn carry(mut self, tcp: TcpStream, peer: SocketAddr, leads: Leads, place: OwnedSemaphorePermit) {
-        let carried = Relayed::default();
+        let carried = Copied::default();
         let (target, ended) = match leads {
             Leads::To(target) => {
                 let ended = self.carry_to(tcp, &target, &carried).await;
@@ -96,11 +96,11 @@ impl Gate {
         tell(&self.report, peer, &target, &carried, ended.map_err(Into::into));
     }
 
-    async fn carry_to(&mut self, tcp: TcpStream, target: &Target, carried: &Relayed) -> io::Result<()> {
+    async fn carry_to(&mut self, tcp: TcpStream, target: &Target, carried: &Copied) -> io::Result<()> {
         match self.open().await {
             Ok(stream) => {
                 let request = Request::Connect(target.clone());
-                Relay::new(tcp, stream).open(&request, carried, |share| self.port.follow(share)).await
+                Copier::new(tcp, stream).open(&request, carried, |share| self.port.follow(share)).await
             }
             Err(error) => {
                 // A reset tells the application that nobody has read its bytes.
@@ -114,7 +114,7 @@ impl Gate {
     async fn carry_socks(
         &mut self,
         mut tcp: TcpStream,
-        carried: &Relayed,
+        carried: &Copied,
         request_place: OwnedSemaphorePermit,
     ) -> (String, io::Result<()>) {
         let target = match socks::request(&mut tcp).await {
@@ -127,7 +127,7 @@ impl Gate {
         drop(request_place);
         let name = target.to_string();
         let ended = match self.connect(target, &mut tcp).await {
-            Ok(stream) => Relay::new(tcp, stream).copy(carried, |share| self.port.follow(share)).await,
+            Ok(stream) => Copier::new(tcp, stream).copy(carried, |share| self.port.follow(share)).await,
             Err(error) => Err(error),
         };
         (name, ended)

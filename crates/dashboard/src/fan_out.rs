@@ -69,7 +69,7 @@ type Failed = dyn Fn(&str, &ConsumerError) + Send + Sync;
 
 /// The trace of the endpoints of a program; [`Config::with_trace`](tidewire::Config::with_trace) takes it.
 #[derive(Clone, Debug)]
-pub struct Hub {
+pub struct FanOut {
     shared: Arc<Shared>,
     endpoint: u32,
     log: Option<Arc<dyn Trace>>,
@@ -77,7 +77,7 @@ pub struct Hub {
     offset: Duration,
 }
 
-impl Hub {
+impl FanOut {
     /// Starts the fan-out and its consumers. A consumer that fails is told to `failed` once, by its name and
     /// with the reason, on its thread; the others go on.
     pub fn start(
@@ -101,15 +101,15 @@ impl Hub {
             let failed = Arc::clone(&failed);
             threads.push(thread::spawn(move || consume(consumer, &offered, &*failed)));
         }
-        let of_fan_out = Arc::clone(&shared);
-        let fan_out = thread::spawn(move || fan_out(&of_fan_out, outlets));
+        let of_thread = Arc::clone(&shared);
+        let fan_out = thread::spawn(move || hand_out(&of_thread, outlets));
         threads.push(fan_out);
-        let hub = Self { shared: Arc::clone(&shared), endpoint: 0, log: None, offset: Duration::ZERO };
-        (hub, Watching { shared: Some(shared), threads })
+        let trace = Self { shared: Arc::clone(&shared), endpoint: 0, log: None, offset: Duration::ZERO };
+        (trace, Watching { shared: Some(shared), threads })
     }
 }
 
-impl Trace for Hub {
+impl Trace for FanOut {
     fn of_endpoint(&self, now: Time) -> Option<Arc<dyn Trace>> {
         let endpoint = self.shared.endpoints.fetch_add(1, Ordering::Relaxed);
         let offset = self.shared.begun.elapsed().saturating_sub(now.since(Time::ZERO));
@@ -146,7 +146,7 @@ impl Outlet {
 }
 
 /// Hands on batches until the job is over.
-fn fan_out(shared: &Shared, mut outlets: Vec<Outlet>) {
+fn hand_out(shared: &Shared, mut outlets: Vec<Outlet>) {
     loop {
         // Read before the swap: events before the end are in the last batch.
         let is_over = shared.is_over.load(Ordering::Acquire);
@@ -268,8 +268,9 @@ mod tests {
     #[test]
     fn what_happened_before_the_end_is_taken() {
         let ((permit, permits), (taken, batches)) = (channel(), channel());
-        let (hub, watching) = Hub::start(vec![Box::new(Slow { permits, taken })], |name, why| panic!("{name}: {why}"));
-        let endpoint = hub.of_endpoint(Time::ZERO).unwrap();
+        let (fan_out, watching) =
+            FanOut::start(vec![Box::new(Slow { permits, taken })], |name, why| panic!("{name}: {why}"));
+        let endpoint = fan_out.of_endpoint(Time::ZERO).unwrap();
         (0..1_000).for_each(|_| permit.send(()).unwrap());
         for number in 0..100 {
             endpoint.record(

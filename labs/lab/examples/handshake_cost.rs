@@ -1,7 +1,7 @@
 //! The cost of a handshake for the listening side, in microseconds: rows H6 and H7 of `docs/survival.md`.
 //!
-//! `cargo run --release -p tidewire --example handshake_cost` prints medians of rounds that take turns. Close
-//! all other programs first.
+//! `cargo run --release -p tidewire-lab --example handshake_cost` prints medians of rounds that take turns.
+//! Close all other programs first.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

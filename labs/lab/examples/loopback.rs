@@ -1,6 +1,8 @@
 //! Sends bytes over one connection on loopback, and prints the rate and the CPU time of each end.
 //!
-//! `cargo run --release -p tidewire --example loopback -- [MEGABYTES] [MEGABITS_PER_SECOND] [DATAGRAM_BYTES]`
+//! ```text
+//! cargo run --release -p tidewire-lab --example loopback -- [MEGABYTES] [MBIT_PER_SECOND] [DATAGRAM_BYTES]
+//! ```
 //!
 //! Each end has one thread, named `sender` and `receiver`, so that a profile can be split by end:
 //! `perf record -g COMMAND`, then `perf report --comm sender`.
@@ -11,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use tidewire::{CloseCode, Config, Endpoint, Secret, Stats, new_secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime;
@@ -97,5 +100,5 @@ async fn send(config: Config, bytes: u64, told: Receiver<(SocketAddr, Secret)>) 
 }
 
 fn thread_time() -> Result<Duration, Failed> {
-    Ok(nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+    Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
 }

@@ -1,7 +1,7 @@
 //! One TCP connection and its stream: copies bytes both ways, each until its own end.
 //!
-//! The end that accepted the TCP connection calls [`Relay::open`], or [`Relay::copy`] if it has the answer;
-//! the end that connected to the target calls [`Relay::answer`]. Invariant: unless both directions ended in
+//! The end that accepted the TCP connection calls [`Copier::open`], or [`Copier::copy`] if it has the answer;
+//! the end that connected to the target calls [`Copier::answer`]. Invariant: unless both directions ended in
 //! order, the stream is given up and the TCP connection is reset, also when the task is dropped.
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::{abandon, sockets};
 
 /// Counts of the bytes that one TCP connection has carried so far.
 #[derive(Debug, Default)]
-pub(crate) struct Relayed {
+pub(crate) struct Copied {
     /// Bytes written toward the target.
     pub(crate) there: AtomicU64,
     /// Bytes written back from the target.
@@ -25,7 +25,7 @@ pub(crate) struct Relayed {
 }
 
 /// A TCP connection and the stream that carries it.
-pub(crate) struct Relay {
+pub(crate) struct Copier {
     tcp: TcpStream,
     reader: ReadHalf,
     writer: WriteHalf,
@@ -33,7 +33,7 @@ pub(crate) struct Relay {
     is_whole: bool,
 }
 
-impl Relay {
+impl Copier {
     pub(crate) fn new(tcp: TcpStream, stream: Stream) -> Self {
         sockets::tune(&tcp);
         let (reader, writer) = stream.split();
@@ -49,7 +49,7 @@ impl Relay {
     pub(crate) async fn open(
         mut self,
         request: &Request,
-        carried: &Relayed,
+        carried: &Copied,
         on_share: impl Fn(usize),
     ) -> io::Result<()> {
         let Self { tcp, reader, writer, is_whole } = &mut self;
@@ -74,7 +74,7 @@ impl Relay {
     ///
     /// # Errors
     /// The error of stream or TCP connection.
-    pub(crate) async fn copy(mut self, carried: &Relayed, on_share: impl Fn(usize)) -> io::Result<()> {
+    pub(crate) async fn copy(mut self, carried: &Copied, on_share: impl Fn(usize)) -> io::Result<()> {
         self.both_ways(&carried.there, &carried.back, on_share).await
     }
 
@@ -82,7 +82,7 @@ impl Relay {
     ///
     /// # Errors
     /// The error of stream or TCP connection.
-    pub(crate) async fn answer(mut self, carried: &Relayed) -> io::Result<()> {
+    pub(crate) async fn answer(mut self, carried: &Copied) -> io::Result<()> {
         write_answer(&mut self.writer, &Answer::new(Code::Ready, "")).await?;
         self.both_ways(&carried.back, &carried.there, |_| ()).await
     }
@@ -103,7 +103,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for Copier {
     fn drop(&mut self) {
         if !self.is_whole {
             abandon(&mut self.reader, &mut self.writer);

@@ -1,6 +1,6 @@
 //! Measures over loopback how exactly packet trains leave and how exactly arrivals are known.
 //!
-//! `cargo run --release -p tidewire --example timing -- records SECONDS [busy-near] [busy-far]` sends
+//! `cargo run --release -p tidewire-lab --example timing -- records SECONDS [busy-near] [busy-far]` sends
 //! 500 bytes every 3 ms and prints the samples of the round trip. A busy end has a task that computes for
 //! 5 ms and then sleeps for 5 ms.
 //!
@@ -38,19 +38,19 @@ static SEEN: Mutex<Seen> =
 
 /// Sends at a fixed rate in bytes per second, in trains or evenly.
 #[derive(Debug)]
-struct Watch {
+struct Recorder {
     rate: u64,
     trains: bool,
 }
 
-impl Watch {
+impl Recorder {
     /// Packets of a train of 4 ms, as the controller `train` makes them.
     fn packets(&self) -> u16 {
         (self.rate / 250 / 1_500).clamp(16, 100) as u16 + 1
     }
 }
 
-impl RateController for Watch {
+impl RateController for Recorder {
     fn on_ack(&mut self, ack: &AckSample) {
         SEEN.lock().unwrap().round_trips.extend(ack.rtt.map(|rtt| rtt.as_secs_f64() * 1e6));
     }
@@ -77,7 +77,7 @@ impl RateController for Watch {
 }
 
 fn controller(rate: f64, trains: bool) -> Box<dyn RateController> {
-    Box::new(Watch { rate: (rate * 125_000.0) as u64, trains })
+    Box::new(Recorder { rate: (rate * 125_000.0) as u64, trains })
 }
 
 /// Computes for 5 ms, sleeps for 5 ms, and so on.
@@ -124,8 +124,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let via = arguments.iter().find_map(|argument| argument.strip_prefix("via="));
     let build = if mode == "trains" { |rate| controller(rate, true) } else { |rate| controller(rate, false) };
-    let watch = Custom { name: "watch", build, parameter: megabits };
-    let rate_control = if mode == "control" { "train".parse()? } else { RateControl::Custom(watch) };
+    let recorder = Custom { name: "recorder", build, parameter: megabits };
+    let rate_control = if mode == "control" { "train".parse()? } else { RateControl::Custom(recorder) };
     let config = Config::builder().rate_control(rate_control).build()?;
 
     let secret = new_secret()?;
