@@ -139,13 +139,8 @@ mod tests {
     type Kind = (bool, bool, bool);
 
     /// The kinds that frames can make.
-    const KINDS: [Kind; 5] = [
-        (false, false, false),
-        (true, false, false),
-        (false, true, false),
-        (true, true, false),
-        (true, true, true),
-    ];
+    const KINDS: [Kind; 5] =
+        [(false, false, false), (true, false, false), (false, true, false), (true, true, false), (true, true, true)];
 
     /// Goes from symbol to symbol.
     fn walk(known: &BTreeMap<u64, Kind>, id: u64, back: bool) -> Result<Option<u64>, CloseCode> {
