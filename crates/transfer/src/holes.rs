@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
 /// Time that hashes of holes keep free, in times of their own. Chosen: a quarter of a core hashes holes about as
-/// fast as a sender reads and hashes them (`docs/transfer.md` section 5).
+/// fast as a sender reads and hashes them (`docs/transfer.md` section 4).
 const SHARE: u32 = 4;
 /// Time that may be owed. Chosen: a file with holes of a gigabyte waits for nothing.
 const AHEAD: Duration = Duration::from_secs(1);
