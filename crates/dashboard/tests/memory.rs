@@ -41,7 +41,8 @@ fn write(path: &Path, events: impl FnOnce(&mut Push<'_>)) -> usize {
     bytes
 }
 
-/// The most memory of a replay of these events, beside a connection that is made, and the bytes of the blocks.
+/// The most memory of a replay of these events, beside a connection that is made, and the bytes of the
+/// blocks.
 fn replayed(events: impl FnOnce(&mut Push<'_>)) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recorded");
@@ -62,8 +63,8 @@ fn check(name: &str, events: impl FnOnce(&mut Push<'_>)) {
     assert!(most <= FIXED + PER_BYTE * bytes, "{name}: {most} bytes of memory for {bytes} bytes");
 }
 
-/// Before the fix, each event made a thousand entries: 24,000 bytes of memory for six bytes, which LZ4 puts into
-/// a fiftieth of a byte. 1,593 bytes of a file became 1.5 GB.
+/// Before the fix, each event made a thousand entries: 24,000 bytes of memory for six bytes, which LZ4 puts
+/// into a fiftieth of a byte. 1,593 bytes of a file became 1.5 GB.
 #[test]
 fn a_packet_that_leaves_a_thousand_numbers_out_costs_what_another_packet_costs() {
     let content = PacketContent::Control;

@@ -218,8 +218,8 @@ mod tests {
         assert!(playout.bytes <= MOST_BYTES);
     }
 
-    /// A peer sends each number without data, and then with much. Before the fix, the second replaced the first
-    /// and was not counted.
+    /// A peer sends each number without data, and then with much. Before the fix, the second replaced the
+    /// first and was not counted.
     #[test]
     fn a_peer_cannot_fill_the_memory_with_numbers_that_come_twice() {
         let mut playout = Playout::new(60_000_000);

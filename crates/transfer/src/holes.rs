@@ -1,18 +1,18 @@
 //! How much time a receiver spends on the hashes of holes.
 //!
-//! A ZEROS record has nine bytes and costs the receiver the hash of up to 256 KiB. The hash of a chunk of zeros
-//! depends on its place in the file, so no table of hashes serves all files. Therefore all sessions of a
-//! [`Destination`](super::Destination) share one budget of time: each record takes a [`Turn`], in the order in
-//! which they ask, and waits for it without a thread. Invariant: over any time the hashes of holes take at most
-//! a quarter of one core, and the hashes of [`AHEAD`] more.
+//! A ZEROS record has nine bytes and costs the receiver the hash of up to 256 KiB. The hash of a chunk of
+//! zeros depends on its place in the file, so no table of hashes serves all files. Therefore all sessions of
+//! a [`Destination`](super::Destination) share one budget of time: each record takes a [`Turn`], in the
+//! order in which they ask, and waits for it without a thread. Invariant: over any time the hashes of holes
+//! take at most a quarter of one core, and the hashes of [`AHEAD`] more.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
-/// Time that hashes of holes keep free, in times of their own. Chosen: a quarter of a core hashes holes about as
-/// fast as a sender reads and hashes them (`docs/transfer.md` section 4).
+/// Hashes of holes take one of this many parts of the time. Chosen: a sender that reads and hashes its holes is
+/// slower than a quarter of a core (`docs/transfer.md` section 4).
 const SHARE: u32 = 4;
 /// Time that may be owed. Chosen: a file with holes of a gigabyte waits for nothing.
 const AHEAD: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! The peer's packets of a recording, and the fate of each of the peer's packets of a replay.
 //!
-//! The recorded end knows the packets that arrived and, by their numbers, how many are missing between two of
-//! them. One event of a recording can leave a thousand numbers out, so the missing packets between two arrivals
-//! are no entries of their own. Invariant: a replay looks at each arrival once, and at any number of missing
-//! packets at once.
+//! The recorded end knows the packets that arrived and, by their numbers, how many are missing between two
+//! of them. One event of a recording can leave a thousand numbers out, so the missing packets between two
+//! arrivals are no entries of their own. Invariant: a replay looks at each arrival once, and at any number
+//! of missing packets at once.
 
 use core::time::Duration;
 
@@ -18,7 +18,8 @@ const MOST_MISSING: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Duration,
-    /// Number of packets that are missing since the arrival before. They would have arrived equally far apart.
+    /// Number of packets that are missing since the arrival before. They would have arrived equally far
+    /// apart.
     missing: u32,
 }
 
@@ -113,7 +114,8 @@ impl Arrivals {
         let away = |sent: Sent| sent.at.abs_diff(at);
         while let Some(this) = self.get(place) {
             let missing = self.all[place.arrival].missing;
-            // Over the missing packets at once: the next is nearer as long as the middle of both is before `at`.
+            // Over the missing packets at once: the next is nearer as long as the middle of both is before
+            // `at`.
             let left = missing.saturating_sub(place.passed + 1);
             let apart = self.apart(place.arrival);
             let middles = (2 * at.saturating_sub(this.at) + apart).saturating_sub(Duration::from_nanos(1));

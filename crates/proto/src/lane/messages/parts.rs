@@ -1,8 +1,9 @@
 //! The message boundaries in the symbols above a lane's edge, and where a message begins and ends.
 //!
-//! [`super::Messages`] puts in each symbol once, when it became known. A message whose first symbol is missing
-//! can have as many symbols behind it as the ring holds, and a peer can send them without data. So the symbols
-//! that only continue a message are kept as runs, and each call looks at a fixed number of symbols.
+//! [`super::Messages`] puts in each symbol once, when it became known. A message whose first symbol is
+//! missing can have as many symbols behind it as the ring holds, and a peer can send them without data. So
+//! the symbols that only continue a message are kept as runs, and each call looks at a fixed number of
+//! symbols.
 //!
 //! Invariant: the first and the last symbol of a run know its length, as far as the run lies above the edge.
 
@@ -26,7 +27,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The boundaries of a known symbol. `middle` means that its one frame neither begins nor ends its message.
+    /// The boundaries of a known symbol. `middle` means that its one frame neither begins nor ends its
+    /// message.
     pub(super) fn new(before: bool, after: bool, middle: bool) -> Self {
         Self { known: true, before, after, taken: false, run: middle.into() }
     }
@@ -53,9 +55,9 @@ impl Parts {
         self.parts.capacity() * size_of::<Part>()
     }
 
-    /// Puts in a symbol that became known. Returns the lowest symbol from which on all up to `id` continue one
-    /// message, for [`Self::beginning`]. Ignores a symbol below the edge, or so far above it that a ring of
-    /// `capacity` symbols cannot hold it.
+    /// Puts in a symbol that became known. Returns the lowest symbol from which on all up to `id` continue
+    /// one message, for [`Self::beginning`]. Ignores a symbol below the edge, or so far above it that a ring
+    /// of `capacity` symbols cannot hold it.
     pub(super) fn insert(&mut self, id: u64, part: Part, capacity: usize) -> Option<u64> {
         let index = usize::try_from(id.checked_sub(self.edge)?).ok().filter(|index| *index < capacity)?;
         if index >= self.parts.len() {
@@ -108,8 +110,8 @@ impl Parts {
         self.parts.pop_front().unwrap_or_default()
     }
 
-    /// Length of the run that begins or ends in symbol `id`. 0 if the symbol does not continue a message, or is
-    /// not known.
+    /// Length of the run that begins or ends in symbol `id`. 0 if the symbol does not continue a message, or
+    /// is not known.
     fn run(&self, id: u64) -> u64 {
         self.get(id).map_or(0, |part| part.run.into())
     }

@@ -8,8 +8,8 @@ use crate::wire::{SYMBOL_HEADER_LEN, SymbolHeader, Writer};
 /// Symbols of a ring of 32 MiB, the default of `tunnel` and `live`, rounded up to a power of two.
 const RING: usize = 1 << 15;
 
-/// The most parts that may be looked at for each symbol that comes: two neighbours, two ends of a run, and where
-/// a message begins and ends.
+/// The most parts that may be looked at for each symbol that comes: two neighbours, two ends of a run, and
+/// where a message begins and ends.
 const LOOKS: u64 = 12;
 
 /// A lane's store, and its messages.
@@ -78,7 +78,8 @@ fn parts_behind_a_missing_first_symbol_cost_the_same_however_many_there_are() {
     }
 }
 
-/// The first symbol is known, and the parts after it come in any order: no walk forward for each of them either.
+/// The first symbol is known, and the parts after it come in any order: no walk forward for each of them
+/// either.
 #[test]
 fn parts_behind_a_known_first_symbol_cost_the_same_however_many_there_are() {
     for order in ORDERS {
