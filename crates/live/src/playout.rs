@@ -5,6 +5,7 @@
 //! none leaves more than [`GRACE`] after it is due; each number is played or missing, and never both.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::offset::Offset;
 use super::wire::{Head, Played, unwrap};
@@ -70,7 +71,11 @@ impl Playout {
             return;
         }
         let length = datagram.len() + PER_DATAGRAM;
-        if self.bytes + length <= MOST_BYTES && program.waiting.insert(number, (stamp, datagram.to_vec())).is_none() {
+        // The first of two datagrams with one number counts, so that `bytes` is the sum of what waits.
+        if let Entry::Vacant(place) = program.waiting.entry(number)
+            && self.bytes + length <= MOST_BYTES
+        {
+            place.insert((stamp, datagram.to_vec()));
             self.bytes += length;
         }
     }
@@ -211,5 +216,22 @@ mod tests {
             playout.push(n.into(), Head { program: n as u8, sequence: n, stamp: 0 }, &datagram);
         }
         assert!(playout.bytes <= MOST_BYTES);
+    }
+
+    /// A peer sends each number without data, and then with much. Before the fix, the second replaced the
+    /// first and was not counted.
+    #[test]
+    fn a_peer_cannot_fill_the_memory_with_numbers_that_come_twice() {
+        let mut playout = Playout::new(60_000_000);
+        let datagram = vec![0; 1 << 16];
+        for sequence in 0..1_100 {
+            let head = Head { program: 0, sequence, stamp: 0 };
+            playout.push(0, head, &[]);
+            playout.push(0, head, &datagram);
+        }
+        let waiting = playout.programs.values().flat_map(|program| program.waiting.values());
+        let held: usize = waiting.map(|(_, data)| data.len() + PER_DATAGRAM).sum();
+        assert_eq!(held, playout.bytes);
+        assert!(playout.pop(i64::MAX / 2).is_some_and(|due| due.data.is_empty()));
     }
 }

@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::holes::Holes;
 use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
 use super::part_file::{lock_existing, options, part_name, state_name};
@@ -41,6 +42,8 @@ type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
 pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
+    /// The budget of all sessions for hashes of holes.
+    holes: Holes,
     /// Locked while parts, or the folder of parts, are made or removed.
     active: Mutex<Active>,
 }
@@ -67,7 +70,7 @@ impl Destination {
             }
             opened => opened?,
         };
-        Ok(Self { root, quota: Arc::default(), active: Mutex::default() })
+        Ok(Self { root, quota: Arc::default(), holes: Holes::new(Instant::now()), active: Mutex::default() })
     }
 
     /// The same destination with these limits.
@@ -78,6 +81,11 @@ impl Destination {
     /// The folder itself.
     pub(super) fn root(&self) -> &Dir {
         &self.root
+    }
+
+    /// The budget for hashes of holes.
+    pub(super) fn holes(&self) -> &Holes {
+        &self.holes
     }
 
     /// Makes the directory `path` and those above it if they are missing. The receiver may enter and write to

@@ -10,6 +10,7 @@ mod beneath;
 mod checkpoint;
 mod destination;
 mod flushing;
+mod holes;
 mod kept;
 mod key;
 mod mode;

@@ -55,7 +55,9 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
                 receiver.feed("CHUNK", length, |part, size| part.write(bytes, size)).await?;
             }
             Record::Zeros(length) => {
-                receiver.feed("ZEROS", u64::from(length), |part, size| part.skip(length, size)).await?;
+                let turn = destination.holes().turn().await;
+                let skip = |part: &mut Part, size| turn.spend(|| part.skip(length, size));
+                receiver.feed("ZEROS", u64::from(length), skip).await?;
             }
             Record::Mark(value) => receiver.feed("MARK", 0, |part, size| part.mark(value, size)).await?,
             Record::End(hash) => receiver.end(hash).await?,

@@ -12,7 +12,7 @@ use tidewire_transfer::{Destination, Event, GROUP, Outcome, Reason, receive, sca
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap().block_on(future)
 }
 
 fn content(bytes: u64) -> Vec<u8> {

@@ -35,7 +35,7 @@ impl Connections {
                     self.gathered.entry(key).or_default().take(entry.at, &entry.event);
                 }
             }
-            Item::Missed { events, .. } => self.missed += events,
+            Item::Missed { events, .. } => self.missed = self.missed.saturating_add(*events),
         }
     }
 }

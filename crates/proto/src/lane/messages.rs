@@ -5,6 +5,10 @@
 //! bytes are kept until it ends or one of its symbols is skipped. Above the edge, a message that needs no
 //! order is delivered as soon as all its symbols are known.
 
+mod parts;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use tidewire_codec::SourceId;
@@ -16,6 +20,7 @@ use crate::close::CloseCode;
 use crate::ids::LaneId;
 use crate::stats::MessageStats;
 use crate::wire::{SymbolFrame, SymbolFrames};
+use parts::{Part, Parts};
 
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +39,6 @@ const MAX_UNREAD: usize = 1 << 20;
 /// Bytes that a message counts beyond its data, so that the number of empty messages is bounded too.
 const PER_MESSAGE: usize = 64;
 
-/// The message boundaries in a symbol above the edge.
-#[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    known: bool,
-    /// The first frame continues a message of the symbol before.
-    before: bool,
-    /// The message in the last frame continues in the next symbol.
-    after: bool,
-    /// One frame does both: it neither begins nor ends its message.
-    middle: bool,
-    /// The message that ends in the first frame was delivered early, out of order.
-    taken: bool,
-}
-
 /// A message that began below the edge and has not ended there.
 #[derive(Debug)]
 struct Open {
@@ -58,9 +49,8 @@ struct Open {
 /// The receiving half of a lane of messages; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    /// The lane's edge. `parts` holds the symbols from the edge on.
-    edge: u64,
-    parts: VecDeque<Part>,
+    /// The symbols from the lane's edge on.
+    parts: Parts,
     open: Option<Open>,
     /// The symbol before was skipped, so a message that continues from it is lost.
     broken: bool,
@@ -86,7 +76,7 @@ impl Messages {
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
         let open = self.open.as_ref().map_or(0, |open| open.bytes.capacity());
-        self.unread + open + self.parts.capacity() * size_of::<Part>()
+        self.unread + open + self.parts.memory()
     }
 
     /// Whether a message is waiting.
@@ -104,43 +94,10 @@ impl Messages {
         }
     }
 
-    fn part(&self, id: u64) -> Option<&Part> {
-        self.parts.get(usize::try_from(id.checked_sub(self.edge)?).ok()?).filter(|part| part.known)
-    }
-
-    /// The symbol in which the message that symbol `id` continues begins; `None` if that is not known or is
-    /// below the edge.
-    fn beginning(&self, id: u64) -> Result<Option<u64>, CloseCode> {
-        let mut first = id;
-        loop {
-            let Some(before) = first.checked_sub(1) else { return Err(CloseCode::Protocol) };
-            match self.part(before) {
-                None => return Ok(None),
-                Some(part) if !part.after => return Err(CloseCode::Protocol),
-                Some(part) if !part.middle => return Ok(Some(before)),
-                Some(_) => first = before,
-            }
-        }
-    }
-
-    /// The symbol in which the message that begins in symbol `id` ends; `None` if that is not known.
-    fn ending(&self, id: u64) -> Result<Option<u64>, CloseCode> {
-        let mut last = id;
-        loop {
-            last += 1;
-            match self.part(last) {
-                None => return Ok(None),
-                Some(part) if !part.before => return Err(CloseCode::Protocol),
-                Some(part) if !part.middle => return Ok(Some(last)),
-                Some(_) => {}
-            }
-        }
-    }
-
     /// Delivers the message that begins in symbol `first`, if it needs no order and all its symbols are
     /// known.
     fn take_early(&mut self, first: u64, store: &Store) -> Result<(), CloseCode> {
-        let Some(last) = self.ending(first)? else { return Ok(()) };
+        let Some(last) = self.parts.ending(first)? else { return Ok(()) };
         let Some(SymbolFrame::Message { in_order: false, data, .. }) = frames(store, first).last() else {
             return Ok(());
         };
@@ -149,9 +106,7 @@ impl Messages {
             let Some(SymbolFrame::Message { data, .. }) = frames(store, id).next() else { return Ok(()) };
             extend(&mut bytes, data)?;
         }
-        let index = (last - self.edge) as usize;
-        if let Some(part) = self.parts.get_mut(index).filter(|part| !part.taken) {
-            part.taken = true;
+        if self.parts.mark_taken(last) {
             self.deliver(bytes);
         }
         Ok(())
@@ -177,37 +132,29 @@ impl Consumer for Messages {
 
     /// Called when a symbol became known. Delivers its complete messages that need no order.
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode> {
-        let mut part = Part { known: true, ..Part::default() };
+        let (mut before, mut after, mut middle) = (false, false, false);
         for (nth, frame) in frames.enumerate() {
             let SymbolFrame::Message { begins, ends, in_order, data } = frame.map_err(|_| CloseCode::Malformed)? else {
                 return Err(CloseCode::Protocol);
             };
             // A message part that continues in the next symbol must be the last frame. A part that continues
             // from the symbol before must be the first.
-            if part.after || (!begins && nth > 0) {
+            if after || (!begins && nth > 0) {
                 return Err(CloseCode::Protocol);
             }
-            part.before |= !begins;
-            part.after = !ends;
-            part.middle = !begins && !ends;
+            before |= !begins;
+            after = !ends;
+            middle = !begins && !ends;
             if begins && ends && !in_order {
                 self.deliver(data.to_vec());
             }
         }
-        let index = usize::try_from(id.0.saturating_sub(self.edge)).unwrap_or(usize::MAX);
-        if id.0 < self.edge || index >= store.capacity() {
-            return Ok(());
-        }
-        if index >= self.parts.len() {
-            self.parts.resize(index + 1, Part::default());
-        }
-        self.parts[index] = part;
-        if part.before
-            && let Some(first) = self.beginning(id.0)?
-        {
+        let part = Part::new(before, after, middle);
+        let Some(continued) = self.parts.insert(id.0, part, store.capacity()) else { return Ok(()) };
+        if before && let Some(first) = self.parts.beginning(continued)? {
             self.take_early(first, store)?;
         }
-        if part.after && !part.middle {
+        if part.is_first() {
             self.take_early(id.0, store)?;
         }
         Ok(())
@@ -215,8 +162,7 @@ impl Consumer for Messages {
 
     /// Called when the edge passes symbol `id`. Delivers the messages that were not delivered early.
     fn on_passed(&mut self, id: SourceId, store: &Store) -> Result<(), CloseCode> {
-        self.edge = id.0 + 1;
-        let part = self.parts.pop_front().unwrap_or_default();
+        let part = self.parts.pass(id.0);
         let Some((_, frames)) = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
             self.stats.dropped += u64::from(self.open.take().is_some());
             self.broken = true;

@@ -8,13 +8,12 @@ use tidewire_proto::Time;
 use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::trace::{PacketContent, Trace, TraceEvent};
 
+use super::Recorded;
+use super::back::Back;
 use super::fates::Fates;
 use super::gather::HEADERS;
-use super::process::Process;
-use super::{Recorded, Sent};
 use crate::duplex::DuplexLink;
 use crate::link::Delivery;
-use crate::link::random::{Purpose, Stream};
 use crate::pair::Parcel;
 
 /// Tells what the packets carry that the near end sends: its trace.
@@ -36,45 +35,6 @@ impl Contents {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_next = told.front().is_some_and(|(bytes, _)| *bytes == len as u64 + HEADERS);
         if is_next { told.pop_front().map_or(PacketContent::Control, |told| told.1) } else { PacketContent::Control }
-    }
-}
-
-/// Fates of the peer's packets, by the time at which they arrived or would have arrived. A packet meets the
-/// fate that is nearest in time and was not met before; if there is none within the mean gap, it is lost as
-/// [`Process`] says.
-#[derive(Debug)]
-struct Back<'a> {
-    all: &'a [Sent],
-    process: Process,
-    next: usize,
-    draws: Stream,
-    drawn: u64,
-}
-
-impl<'a> Back<'a> {
-    fn new(all: &'a [Sent], seed: u64) -> Self {
-        let draws = Stream::new(!seed, Purpose::Loss);
-        Self { all, process: Process::of(all), next: 0, draws, drawn: 0 }
-    }
-
-    fn take(&mut self, at: Duration) -> bool {
-        let away = |sent: &Sent| sent.at.abs_diff(at);
-        while let [this, next, ..] = self.all.get(self.next..).unwrap_or_default()
-            && away(next) < away(this)
-        {
-            self.next += 1;
-        }
-        let nearest = self.all.get(self.next).filter(|sent| away(sent) <= self.process.gap());
-        if let Some(sent) = nearest {
-            self.next += 1;
-            return sent.lost;
-        }
-        let after = self.all.partition_point(|sent| sent.at <= at);
-        let to = |sent: &Sent| (away(sent), sent.lost);
-        let before = after.checked_sub(1).and_then(|before| self.all.get(before));
-        let chance = self.process.chance(before.map(to), self.all.get(after).map(to));
-        self.drawn += 1;
-        self.draws.unit(self.drawn) < chance
     }
 }
 
@@ -162,19 +122,4 @@ impl<'a> Channel<'a> {
 fn launch(way: &mut VecDeque<Delivery<Parcel>>, at: Time, payload: Parcel) {
     let at = way.back().map_or(at, |last| last.at.max(at));
     way.push_back(Delivery { payload, at, corruption: None, marked: false });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_packet_of_the_peer_meets_the_nearest_fate_once() {
-        let ms = Duration::from_millis;
-        let all: Vec<_> = (0..100).map(|n| Sent { at: ms(10 * n), lost: n % 4 == 1 }).collect();
-        let mut back = Back::new(&all, 1);
-        // 3 ms late, and one packet left out.
-        assert_eq!([3, 13, 33, 43, 53].map(|at| back.take(ms(at))), [false, true, false, false, true]);
-        assert!(!Back::new(&[], 1).take(ms(5)));
-    }
 }

@@ -14,6 +14,7 @@ use tidewire_proto::profile::Profile;
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_proto::trace::{Choices, PacketContent, SymbolOrigin, TraceEvent};
 
+use super::back::Arrivals;
 use super::{Allowed, Recorded, Sent, fates};
 
 /// Lanes that are followed: all that a connection may have.
@@ -30,8 +31,6 @@ const LONG_QUEUE: Duration = Duration::from_millis(10);
 const READS: u64 = 100;
 /// Longest flow that is replayed. Chosen: longer than any recording of 1 GiB that has data all the time.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
-/// Packets of the peer that can be missing before one. Chosen: more than a long outage leaves.
-const MOST_MISSING: u64 = 1_000;
 /// Symbols that wait for a report. Chosen: more than any ring holds, so only a hostile file has more.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -41,8 +40,9 @@ struct Packet {
     number: u64,
     at: Duration,
     bytes: u32,
-    symbol: Option<(u32, u64)>,
     content: PacketContent,
+    /// Whether the source symbol that it carries is followed.
+    followed: bool,
     lost: bool,
     acked: bool,
 }
@@ -113,8 +113,7 @@ pub struct Gather {
     /// Time of sending and round trip of the newest packet of each FEEDBACK.
     rounds: Vec<(Duration, Duration)>,
     allowed: Vec<Allowed>,
-    back: Vec<Sent>,
-    back_next: u64,
+    back: Arrivals,
     writes: Vec<(Duration, u64)>,
     message_bytes: u64,
     /// In-order delays in microseconds, the round trip included.
@@ -154,7 +153,7 @@ impl Gather {
                     self.packets[index].lost = true;
                 }
             }
-            TraceEvent::PacketReceived { number, .. } => self.on_received(at, number),
+            TraceEvent::PacketReceived { number, .. } => self.back.add(at, number),
             TraceEvent::FeedbackReceived { delay, .. } => {
                 self.report = Report { at: at.saturating_sub(delay), newest: None };
             }
@@ -188,7 +187,7 @@ impl Gather {
         if self.packets.last().is_some_and(|last| last.number >= number) {
             return;
         }
-        let mut symbol = None;
+        let mut followed = false;
         if let PacketContent::Source { lane, id, again: false } = content
             && lane.0 < LANES
         {
@@ -196,10 +195,10 @@ impl Gather {
             let next = lane_state.first.saturating_add(lane_state.symbols.len() as u64);
             if id.0 == next && lane_state.symbols.len() < MOST_WAITING {
                 lane_state.symbols.push_back(Symbol { sent: at, round: None });
-                symbol = Some((lane.0, id.0));
+                followed = true;
             }
         }
-        self.packets.push(Packet { number, at, bytes, symbol, content, lost: false, acked: false });
+        self.packets.push(Packet { number, at, bytes, content, followed, lost: false, acked: false });
     }
 
     fn on_acked(&mut self, number: u64) {
@@ -207,9 +206,12 @@ impl Gather {
         self.packets[index].acked = true;
         self.report.newest = self.report.newest.max(Some(index));
         // The round trip of the newest is known when the FEEDBACK has been read; until then, it is the own.
-        let Packet { at, symbol: Some((lane, id)), .. } = self.packets[index] else { return };
+        let Packet { at, followed: true, content: PacketContent::Source { lane, id, .. }, .. } = self.packets[index]
+        else {
+            return;
+        };
         let round = self.report.at.saturating_sub(at);
-        if let Some(symbol) = self.lanes.get_mut(&lane).and_then(|lane| lane.get_mut(id)) {
+        if let Some(symbol) = self.lanes.get_mut(&lane.0).and_then(|lane| lane.get_mut(id.0)) {
             symbol.round = Some(round);
         }
     }
@@ -244,18 +246,6 @@ impl Gather {
         }
     }
 
-    /// Notes which packets of the peer are missing before this one.
-    fn on_received(&mut self, at: Duration, number: u64) {
-        // A number that the peer skipped on purpose counts as lost: one in some hundred.
-        let missing = number.saturating_sub(self.back_next).min(MOST_MISSING) as u32;
-        if let Some(last) = self.back.last().copied() {
-            let apart = at.saturating_sub(last.at) / (missing + 1);
-            self.back.extend((1..=missing).map(|n| Sent { at: last.at + n * apart, lost: true }));
-        }
-        self.back.push(Sent { at, lost: false });
-        self.back_next = self.back_next.max(number.saturating_add(1));
-    }
-
     /// The flow.
     ///
     /// # Errors
@@ -285,10 +275,9 @@ impl Gather {
             self.rounds.iter().map(|&(at, round)| (at, round.saturating_sub(least_rtt))).collect();
         // FEEDBACK can be overtaken, and a file can say anything.
         queueing.sort_by_key(|&(at, _)| at);
-        let (mut writes, mut allowed, mut back) = (self.writes, self.allowed, self.back);
+        let (mut writes, mut allowed) = (self.writes, self.allowed);
         writes.sort_by_key(|&(at, _)| at);
         allowed.sort_by_key(|step| step.at);
-        back.sort_by_key(|sent| sent.at);
         Ok(Recorded {
             choices: self.choices.unwrap_or(Choices {
                 profile: Profile::default(),
@@ -307,7 +296,7 @@ impl Gather {
             writes,
             packets,
             known,
-            back,
+            back: self.back,
             allowed,
             largest: largest.max(SMALLEST),
         })

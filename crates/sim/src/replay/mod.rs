@@ -13,6 +13,7 @@
 //!   as it would have then. It does not lengthen the queue of the path, which it would have.
 //! - FEEDBACK meets the recorded losses of the peer's packets.
 
+mod back;
 mod budget;
 mod channel;
 mod fates;
@@ -32,6 +33,7 @@ use crate::pair::{BEGINNING, End};
 use crate::report::{Run, Trial};
 use crate::video::{Frame, FrameTrace, MOST_FRAMES, Video};
 
+use back::Arrivals;
 use fates::Packet;
 pub use gather::{Gather, NoReplay};
 
@@ -86,8 +88,8 @@ pub struct Recorded {
     packets: Vec<Packet>,
     /// Those whose fates are known.
     known: Vec<Sent>,
-    /// When packets of the peer arrived, or would have arrived.
-    back: Vec<Sent>,
+    /// When packets of the peer arrived.
+    back: Arrivals,
     /// Time of sending, and queueing delay.
     queueing: Vec<(Duration, Duration)>,
     allowed: Vec<Allowed>,

@@ -21,18 +21,37 @@ pub(super) struct Process {
     kept: f64,
 }
 
+/// Packets in a row that are equally far apart and have the same fates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub gap: Duration,
+    /// Whether the first and the second were lost.
+    pub lost: (bool, bool),
+    /// Number of such pairs.
+    pub times: u64,
+}
+
 impl Process {
     /// The process that fits these fates, which are in the order of their times.
     pub fn of(fates: &[Sent]) -> Self {
         let lost = fates.iter().filter(|sent| sent.lost).count();
-        let loss = lost as f64 / fates.len().max(1) as f64;
-        let pairs = fates.windows(2).map(|pair| (pair[1].at.saturating_sub(pair[0].at), pair[0].lost, pair[1].lost));
+        let pair = |pair: &[Sent]| Pair {
+            gap: pair[1].at.saturating_sub(pair[0].at),
+            lost: (pair[0].lost, pair[1].lost),
+            times: 1,
+        };
+        Self::fit(lost as u64, fates.len() as u64, fates.windows(2).map(pair))
+    }
+
+    /// The process that fits `all` packets, of which so many were lost, and their pairs of packets in a row.
+    pub fn fit(lost: u64, all: u64, pairs: impl Iterator<Item = Pair>) -> Self {
+        let loss = lost as f64 / all.max(1) as f64;
         let (mut count, mut gaps, mut first, mut both) = (0u64, 0.0, 0u64, 0u64);
-        for (gap, before, after) in pairs.filter(|pair| pair.0 <= NEAR) {
-            count += 1;
-            gaps += gap.as_secs_f64();
-            first += u64::from(before);
-            both += u64::from(before && after);
+        for Pair { gap, lost: (before, after), times } in pairs.filter(|pair| pair.gap <= NEAR) {
+            count += times;
+            gaps += gap.as_secs_f64() * times as f64;
+            first += if before { times } else { 0 };
+            both += if before && after { times } else { 0 };
         }
         let again = both as f64 / first.max(1) as f64;
         let kept = if loss < 1.0 { ((again - loss) / (1.0 - loss)).clamp(0.0, 1.0) } else { 1.0 };
@@ -66,6 +85,15 @@ impl Process {
         let kept = self.kept.powf(gaps);
         let settled = if to { self.loss } else { 1.0 - self.loss };
         settled * (1.0 - kept) + if from == to { kept } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+impl Process {
+    /// Whether both are equal, but for the rounding of sums.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+        near(self.loss, other.loss) && near(self.gap, other.gap) && near(self.kept, other.kept)
     }
 }
 

@@ -1,0 +1,160 @@
+//! How much time a receiver spends on the hashes of holes.
+//!
+//! A ZEROS record has nine bytes and costs the receiver the hash of up to 256 KiB. The hash of a chunk of
+//! zeros depends on its place in the file, so no table of hashes serves all files. Therefore all sessions of
+//! a [`Destination`](super::Destination) share one budget of time: each record takes a [`Turn`], in the
+//! order in which they ask, and waits for it without a thread. Invariant: over any time the hashes of holes
+//! take at most a quarter of one core, and the hashes of [`AHEAD`] more.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::sleep;
+
+/// Hashes of holes take one of this many parts of the time. Chosen: a sender that reads and hashes its holes is
+/// slower than a quarter of a core (`docs/transfer.md` section 4).
+const SHARE: u32 = 4;
+/// Time that may be owed. Chosen: a file with holes of a gigabyte waits for nothing.
+const AHEAD: Duration = Duration::from_secs(1);
+/// A session rests for at least this time. Chosen: ten times the unit of the timer.
+const REST: Duration = Duration::from_millis(10);
+
+/// The budget; see the module.
+#[derive(Debug)]
+pub(super) struct Holes(Mutex<Budget>);
+
+impl Holes {
+    pub(super) fn new(now: Instant) -> Self {
+        Self(Mutex::new(Budget { free: now }))
+    }
+
+    /// Waits until a record may be hashed.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        let budget = self.0.lock().await;
+        let rest = budget.rest(Instant::now());
+        if !rest.is_zero() {
+            sleep(rest).await;
+        }
+        Turn(budget)
+    }
+}
+
+/// One record may be hashed.
+#[derive(Debug)]
+pub(super) struct Turn<'a>(MutexGuard<'a, Budget>);
+
+impl Turn<'_> {
+    /// Does the work, and counts the time that it takes.
+    pub(super) fn spend<T>(mut self, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let done = work();
+        self.0.spend(began, began.elapsed());
+        done
+    }
+}
+
+/// When the time that was spent so far is paid for.
+#[derive(Debug)]
+struct Budget {
+    free: Instant,
+}
+
+impl Budget {
+    /// How long to rest at `now`.
+    fn rest(&self, now: Instant) -> Duration {
+        let owed = self.free.saturating_duration_since(now);
+        if owed > AHEAD { owed - AHEAD + REST } else { Duration::ZERO }
+    }
+
+    /// Called after work that took this time.
+    fn spend(&mut self, began: Instant, time: Duration) {
+        self.free = self.free.max(began) + SHARE * time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Poll;
+
+    use tokio::io::duplex;
+
+    use crate::{Destination, Entry, Event, Key, Kind, Record, RecordWriter, receive};
+
+    use super::*;
+
+    /// Bytes of a hole that a receiver takes without waiting, if this much time is owed.
+    async fn taken(owed: Duration) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let destination = Destination::open(folder.path()).unwrap();
+        destination.holes().0.lock().await.free = Instant::now() + owed;
+        let (near, far) = duplex(1 << 20);
+        let mut records = RecordWriter::open(near).await.unwrap();
+        let path = b"holes".to_vec();
+        let (size, source) = (1 << 17, Key::of_path(&path));
+        let entry =
+            Entry { id: 0, kind: Kind::File, mode: 0, kept: false, modified: (0, 0), size, offset: 0, source, path };
+        let total = Record::Total { files: 1, bytes: size, job: Key::default() };
+        for record in [total, Record::Entry(entry), Record::Zeros(1 << 17)] {
+            records.write(&record).await.unwrap();
+        }
+        let taken = AtomicU64::new(0);
+        let watch = |event: Event<'_>| {
+            if let Event::Bytes(bytes) = event {
+                taken.fetch_add(bytes, Ordering::Relaxed);
+            }
+        };
+        let mut receive = pin!(receive(far, &destination, None, &watch));
+        for _ in 0..100 {
+            poll_fn(|cx| Poll::Ready(receive.as_mut().poll(cx).is_ready())).await;
+        }
+        taken.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_record_of_zeros_waits_until_the_ones_before_are_paid_for() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(runtime.block_on(async { (taken(AHEAD / 2).await, taken(hour).await) }), (1 << 17, 0));
+    }
+
+    /// Works without an end, in steps of this time. Returns the time that was spent on work.
+    fn worked(step: Duration, during: Duration) -> Duration {
+        let began = Instant::now();
+        let mut budget = Budget { free: began };
+        let (mut now, mut spent) = (began, Duration::ZERO);
+        while now < began + during {
+            now += budget.rest(now);
+            budget.spend(now, step);
+            (now, spent) = (now + step, spent + step);
+        }
+        spent
+    }
+
+    #[test]
+    fn hashes_of_holes_take_a_quarter_of_the_time() {
+        let minute = Duration::from_secs(60);
+        for step in [1, 30, 2_000].map(Duration::from_micros) {
+            let spent = worked(step, minute);
+            assert!(spent <= (minute + AHEAD) / SHARE + 2 * step, "{spent:?} in steps of {step:?}");
+            assert!(spent >= minute / SHARE, "{spent:?} in steps of {step:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_seldom_waits_for_nothing() {
+        let began = Instant::now();
+        let mut budget = Budget { free: began };
+        for second in 0..100 {
+            let now = began + Duration::from_secs(second);
+            assert_eq!(budget.rest(now), Duration::ZERO);
+            budget.spend(now, Duration::from_millis(250));
+        }
+        // What was not used long ago is not kept.
+        let later = began + Duration::from_secs(1_000);
+        budget.spend(later, Duration::from_millis(500));
+        assert_eq!(budget.rest(later), Duration::from_secs(1) + REST);
+    }
+}
