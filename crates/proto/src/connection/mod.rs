@@ -364,6 +364,12 @@ impl Connection {
         stats
     }
 
+    /// Number of blocks and repairs in flight that the policies of this connection have looked at. Tests show
+    /// that it grows with the number of packets, whatever the peer does.
+    pub fn looks(&self) -> u64 {
+        self.lanes.iter().map(|(_, lane)| lane.sender.repairs().looks()).sum()
+    }
+
     /// The side of this end.
     pub fn side(&self) -> Side {
         self.side

@@ -24,14 +24,14 @@ use tidewire_codec::{EncodeError, SourceId};
 use self::ahead::Ahead;
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
-use self::in_flight::InFlight;
+use self::in_flight::SentRepairs;
 use self::repairs::RepairKeys;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
 use self::window::Window;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
-use crate::redundancy::{Closed, Repair, RepairInFlight, Report};
+use crate::redundancy::{InFlight, Repair, RepairInFlight, Report};
 use crate::wire::{LaneReport, Layout, OpenStream, SymbolHeader, TIME_MODULUS, TIME_UNIT, time_units};
 
 /// State of a source symbol that is out.
@@ -68,7 +68,7 @@ pub(crate) struct LaneSender {
     sources: VecDeque<Source>,
     ids: Ids,
     reported: Reported,
-    repairs: InFlight,
+    repairs: SentRepairs,
     /// Lost source symbols, lowest first. Stale entries are removed when they reach the top.
     lost: BinaryHeap<Reverse<SourceId>>,
     /// Symbols that are sent in parts, in the order in which that began.
@@ -145,7 +145,7 @@ impl LaneSender {
             sources: VecDeque::new(),
             ids: Ids { peer_limit: SourceId(peer_limit), ..Ids::default() },
             reported: Reported::default(),
-            repairs: InFlight::default(),
+            repairs: SentRepairs::default(),
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
             keys: RepairKeys::default(),
@@ -225,7 +225,8 @@ impl LaneSender {
         if self.sources[index] == Source::Lost {
             self.sources[index] = Source::Again;
         }
-        self.repairs.push(RepairInFlight { packet, first: id, count: 1, key: 0, on_feedback: true });
+        let again = RepairInFlight { packet, first: id, count: 1, key: 0, on_feedback: true };
+        self.repairs.in_flight.push(again, self.ids.base);
         self.symbol(id)
     }
 
@@ -255,7 +256,7 @@ impl LaneSender {
 
     /// Called when the repair in packet `packet` is known to be received or lost. Returns that repair.
     pub(crate) fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
-        let repair = self.repairs.settle(packet)?;
+        let repair = self.repairs.in_flight.settle(packet)?;
         self.settle_mixed(packet);
         if repair.count == 1
             && let Some(index) = self.index(repair.first)
@@ -302,13 +303,7 @@ impl LaneSender {
     /// Frees the symbols of each generation that the peer reported as decoded, although it lacks lower ones.
     fn forget_decoded(&mut self) {
         let (report, window) = (&self.reported.report, &mut self.window);
-        self.ahead.closed.retain(|&Closed { first, count, .. }| {
-            let is_decoded = report.is_all_decoded(first..first.plus(count.into()));
-            if is_decoded {
-                window.forget(first, count);
-            }
-            !is_decoded
-        });
+        self.ahead.closed.forget_decoded(report, |closed| window.forget(closed.first, closed.count));
     }
 
     /// Whether the symbols that a repair needs are still there. They are not if the peer has reported their
@@ -404,9 +399,9 @@ impl LaneSender {
         &self.reported.report
     }
 
-    /// Repairs in flight, with placeholders between them.
-    pub(crate) fn repairs(&self) -> &[RepairInFlight] {
-        self.repairs.as_slice()
+    /// Repairs in flight.
+    pub(crate) fn repairs(&self) -> &InFlight {
+        &self.repairs.in_flight
     }
 
     /// When the newest source symbol was sent.

@@ -10,17 +10,24 @@
 //! the two policies of one lane and asks the answer policy first. `papers` has the policies of published
 //! papers, for comparison.
 //!
-//! Each part uses only those before it in this list: the types of this file and `report`; `known` and
-//! [`plan`]; [`proactive`] and [`answer`], of which neither uses the other; `papers`; `choice`; `policies`.
+//! Each part uses only those before it in this list: the types of this file and `report`; `tally` and
+//! `in_flight`; `open_blocks`, `known` and [`plan`]; [`proactive`] and [`answer`], of which neither uses the
+//! other; `papers`; `choice`; `policies`.
+//!
+//! A peer decides how many blocks are open and how many repairs are in flight. So no policy walks over all of
+//! them for a packet or a report: it looks at the blocks that something happened to.
 
 pub mod answer;
 mod choice;
+mod in_flight;
 mod known;
+mod open_blocks;
 mod papers;
 pub mod plan;
 mod policies;
 pub mod proactive;
 mod report;
+mod tally;
 mod tuning;
 
 use core::ops::Range;
@@ -30,11 +37,14 @@ use tidewire_codec::{Code, SourceId};
 
 use crate::Time;
 use crate::path::LossEstimate;
+use in_flight::Flying;
 use tuning::TAIL_FRACTION;
 
 pub use answer::AnswerPolicy;
 pub(crate) use choice::parse_block;
 pub use choice::{Answer, BadRedundancy, Proactive, Redundancy};
+pub use in_flight::InFlight;
+pub(crate) use open_blocks::{HasSpan, OpenBlocks};
 pub(crate) use papers::{BUCKET_RANGE, PIPELINE_RANGE};
 pub use papers::{BucketBlocks, PipelineBlocks, Ratio, RcdpBlocks, SphinxBlocks, Trigger};
 pub use plan::{Plan, Planned, Planner, Target};
@@ -133,13 +143,13 @@ impl RepairInFlight {
     }
 
     /// Whether this entry is a placeholder.
-    pub fn is_blank(&self) -> bool {
+    fn is_blank(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether the span of this repair contains the source symbol.
-    pub fn covers(&self, id: SourceId) -> bool {
-        id >= self.first && id.0 - self.first.0 < u64::from(self.count)
+    /// One past the newest symbol of its span.
+    fn end(&self) -> SourceId {
+        self.first.plus(self.count.into())
     }
 }
 
@@ -158,8 +168,8 @@ pub struct CodingContext<'a> {
     pub report: &'a Report,
     /// Lowest source symbol that is lost, is not known to be decoded, and has no retransmission in flight.
     pub lost: Option<SourceId>,
-    /// Repairs in flight, in sending order. Some entries are placeholders ([`RepairInFlight::is_blank`]).
-    pub in_flight: &'a [RepairInFlight],
+    /// Repairs in flight.
+    pub in_flight: &'a InFlight,
     /// Time since the oldest symbol that the peer may lack was first sent; zero if the peer reported no gap.
     pub oldest: Duration,
     /// What is known about the path.
@@ -258,25 +268,14 @@ impl CodingContext<'_> {
     /// lost. Proactive repairs therefore count only as far as they exceed these expected losses. If source
     /// symbols are withheld, each newer symbol takes one of the proactive repairs.
     pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
-        let covering = self
-            .in_flight
-            .iter()
-            .filter(|repair| repair.covers(span.start) || (repair.count == 1 && span.contains(&repair.first)));
-        let (mut answers, mut proactive, mut end) = (0, 0, self.settled);
-        for repair in covering {
-            if repair.on_feedback {
-                answers += 1;
-            } else {
-                proactive += 1;
-                end = end.max(repair.first.plus(repair.count.into()));
-            }
-        }
+        let Flying { answers, proactive } = self.in_flight.helping(span.clone());
         let open = if self.limits.is_withheld {
-            end.since(self.settled) as f64
+            let end = self.in_flight.newest_end(span).unwrap_or(self.settled);
+            end.max(self.settled).since(self.settled) as f64
         } else {
             self.flying() as f64 * self.path.loss.rate
         };
-        let surplus = f64::from(proactive) * (1.0 - self.path.loss.rate) - open;
+        let surplus = proactive as f64 * (1.0 - self.path.loss.rate) - open;
         answers + surplus.max(0.0) as u64
     }
 }
@@ -292,7 +291,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
         sent: SourceId(100),
         report,
         lost: None,
-        in_flight: &[],
+        in_flight: InFlight::of(&[]),
         oldest: Duration::ZERO,
         path: PathState {
             loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },

@@ -55,6 +55,7 @@ impl Policies {
 
     /// Called when a source symbol that was sent again is known to be received or lost.
     pub(crate) fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
+        self.proactive.on_resent_settled(id, arrived);
         self.answer.on_resent_settled(id, arrived);
     }
 

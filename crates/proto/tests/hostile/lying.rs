@@ -66,7 +66,7 @@ fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
 }
 
 /// Sorts the ranges newest first and joins adjacent ones.
-fn merged(ranges: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
+pub fn merged(ranges: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
     let mut joined: Vec<RangeInclusive<u64>> = Vec::new();
     for range in ranges {
         match joined.last_mut() {

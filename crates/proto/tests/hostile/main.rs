@@ -10,6 +10,7 @@ mod first;
 mod flapping;
 mod flow;
 mod host;
+mod looks;
 mod lying;
 mod malformed;
 mod many;

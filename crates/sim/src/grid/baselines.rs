@@ -142,7 +142,7 @@ impl AnswerPolicy for APosteriori {
             return Some(repair);
         }
         let missing = cx.report.settled_deficit(cx.settled) as f64;
-        let added = cx.in_flight.iter().filter(|it| !it.is_blank()).count() as f64;
+        let added = cx.in_flight.iter().count() as f64;
         let (newest, all) = cx.newest_span(cx.limits.max_span)?;
         if missing <= added * (1.0 - cx.path.loss.rate - self.threshold) {
             return None;

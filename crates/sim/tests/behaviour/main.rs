@@ -15,6 +15,7 @@ mod hostile;
 mod jobs;
 mod keys;
 mod longfat;
+mod looks;
 mod lying;
 mod messages;
 mod mtu;

@@ -85,12 +85,12 @@ fn rows(name: &str, count: usize, reader: &mut Reader, mut frames: impl FnMut(us
 }
 
 /// Share of a core that a flood of datagrams of `len` bytes takes, each of which costs `seconds`.
-fn share(len: usize, seconds: f64) -> f64 {
+pub fn share(len: usize, seconds: f64) -> f64 {
     FLOOD / 8.0 / (len + IP_UDP_HEADER) as f64 * seconds
 }
 
 /// Acknowledges packets; of the lane all up to `end` is decoded.
-fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end: u64) {
+pub fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end: u64) {
     let (edge, limit) = (SourceId(end), SourceId(end + (1 << 20)));
     let lane = LaneRepr { lane: 0, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] };
     let (delay, lanes) = (Duration::ZERO, &[lane]);

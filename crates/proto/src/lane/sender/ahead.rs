@@ -11,13 +11,13 @@ use tidewire_codec::{Code, Generation, RepairId, SourceId};
 
 use super::LaneSender;
 use crate::lane::job::{Encode, Encoded};
-use crate::redundancy::{Closed, Repair};
+use crate::redundancy::{Closed, OpenBlocks, Repair};
 
 /// The repairs computed in advance; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    /// Closed generations of which the peer may lack symbols, in the order of their ids.
-    pub closed: VecDeque<Closed>,
+    /// Closed generations of which the peer may lack symbols.
+    pub closed: OpenBlocks<Closed>,
     jobs: VecDeque<Encode>,
     /// Batches by the first symbol of their generation.
     batches: BTreeMap<u64, Batch>,
@@ -84,7 +84,10 @@ impl LaneSender {
     /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
     /// `inline` products. Repairs beyond the bound are computed when they are sent.
     pub(crate) fn make_ahead(&mut self, closed: Closed, inline: usize) {
-        self.ahead.closed.push_back(closed);
+        self.ahead.closed.push(closed);
+        // The window keeps no symbol that is further below the base.
+        let kept = self.ids.base.0.saturating_sub(self.window.span().into());
+        self.ahead.closed.release_before(SourceId(kept), drop);
         let Closed { first, count, code, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));

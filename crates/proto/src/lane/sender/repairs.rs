@@ -52,7 +52,7 @@ impl LaneSender {
         let in_flight = RepairInFlight { packet, first, count, key, on_feedback };
         self.on_mixed(packet, first, count);
         if let Some(len) = self.ahead.take(code, id, out) {
-            self.repairs.push(in_flight);
+            self.repairs.in_flight.push(in_flight, self.ids.base);
             return Ok(len);
         }
         let more = self.are_more_to_follow(id) && code == Code::Rlc && id.key == self.keys.last;
@@ -67,7 +67,7 @@ impl LaneSender {
             Code::Rlc => self.window.write_prepared(&mut self.keys.prepared, id, out)?,
             _ => self.window.write_repair(code, id, out)?,
         };
-        self.repairs.push(in_flight);
+        self.repairs.in_flight.push(in_flight, self.ids.base);
         Ok(len)
     }
 

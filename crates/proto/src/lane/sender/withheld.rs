@@ -57,7 +57,10 @@ impl LaneSender {
     /// As [`Self::send_source`], for a symbol that no packet carries.
     pub(crate) fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
         let state = match self.layout() {
-            Layout::Sliding => Source::Withheld,
+            Layout::Sliding => {
+                self.repairs.in_flight.keep_ends();
+                Source::Withheld
+            }
             // If the repairs of its generation no longer fit the path, it is sent in parts.
             Layout::Generations => Source::Lost,
         };

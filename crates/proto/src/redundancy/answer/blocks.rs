@@ -2,15 +2,15 @@
 //!
 //! `deficit` uses it in generations. The fates of a block's packets show what it lacks, so nothing waits for
 //! a report. Invariant: a key is used once in a block; a source symbol is sent only when the code has no key
-//! left.
+//! left; a block that has news or owes answers is in the news of [`OpenBlocks`].
 
-use std::collections::VecDeque;
+use core::ops::Range;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
 use tidewire_model::sphinx::MAX_LOSS;
 
 use crate::redundancy::known::Known;
-use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, HasSpan, OpenBlocks, Repair, RepairInFlight};
 
 /// A closed block that the peer may be unable to decode.
 #[derive(Debug)]
@@ -28,25 +28,23 @@ struct Open {
     has_news: bool,
 }
 
-impl Open {
-    fn end(&self) -> SourceId {
-        self.closed.first.plus(self.closed.count.into())
+impl HasSpan for Open {
+    fn span(&self) -> Range<SourceId> {
+        self.closed.span()
     }
+}
 
+impl Open {
     /// Decides how many answers the block needs. It needs some if fewer packets are under way than it lacks:
     /// then as many as it lacks divided by the share of packets that arrive, but no more than it has symbols.
     fn review(&mut self, cx: &CodingContext<'_>) {
         self.has_news = false;
-        let Closed { first, count, repairs, .. } = self.closed;
+        let Closed { count, repairs, .. } = self.closed;
         // Combinations can be dependent, so a block with as many packets as symbols may still lack one.
         let lacking = u64::from(count).saturating_sub(self.known.packets()).max(1);
-        let flying = cx.in_flight.iter().filter(|repair| first <= repair.first && repair.first < self.end());
-        let (mut under_way, mut proactive) = (0, 0);
-        for repair in flying.filter(|repair| !repair.is_blank()) {
-            under_way += 1;
-            proactive += u16::from(!repair.on_feedback);
-        }
-        under_way += u64::from(repairs.saturating_sub(self.settled.saturating_add(proactive)));
+        let flying = cx.in_flight.within(self.span());
+        let unsent = u64::from(repairs).saturating_sub(u64::from(self.settled) + flying.proactive);
+        let under_way = flying.all() + unsent;
         if under_way < lacking {
             let arriving = 1.0 - cx.path.loss.rate.clamp(0.0, MAX_LOSS);
             let wanted = (lacking as f64 / arriving).ceil() as u64;
@@ -59,8 +57,7 @@ impl Open {
         let Closed { first, count, code, .. } = self.closed;
         let key = self.key;
         if code.check(RepairId { first, count, key }).is_err() {
-            let is_own = |id: &SourceId| first <= *id && *id < self.end();
-            return cx.lost.filter(is_own).map(Repair::Resend);
+            return cx.lost.filter(|id| self.span().contains(id)).map(Repair::Resend);
         }
         self.key += 1;
         Some(Repair::Coded { first, count, row: Some(GenerationRow { code, key }), on_feedback: true })
@@ -70,8 +67,9 @@ impl Open {
 /// The blocks of a lane that the peer may be unable to decode; see the module.
 #[derive(Debug, Default)]
 pub(super) struct BlockAnswers {
-    /// In the order of their ids.
-    open: VecDeque<Open>,
+    open: OpenBlocks<Open>,
+    /// Something was settled of each block below this id.
+    touched: SourceId,
     /// Number of reports when the blocks were last compared with the report.
     reports: u64,
 }
@@ -80,7 +78,7 @@ impl BlockAnswers {
     pub(super) fn on_closed(&mut self, closed: &Closed) {
         let known = Known::new(closed, Elimination::WhenStuck);
         let open = Open { closed: *closed, known, key: closed.repairs, settled: 0, owed: 0, has_news: false };
-        self.open.push_back(open);
+        self.open.push(open);
     }
 
     /// A source symbol arrived, which a probe carried.
@@ -103,12 +101,14 @@ impl BlockAnswers {
 
     /// Passes the fate of a packet to the block of `id`. Forgets the block if what arrived determines it.
     fn learn(&mut self, id: SourceId, fate: impl FnOnce(&mut Open)) {
-        let index = self.open.partition_point(|block| block.end() <= id);
-        let Some(block) = self.open.get_mut(index).filter(|block| block.closed.first <= id) else { return };
+        let Some(block) = self.open.of(id) else { return };
         fate(block);
         block.has_news = true;
+        let first = block.closed.first;
         if block.known.is_decoded() {
-            self.open.remove(index);
+            self.open.remove(first);
+        } else {
+            self.open.add_news(first);
         }
     }
 
@@ -116,15 +116,23 @@ impl BlockAnswers {
     pub(super) fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.reports != cx.report.serial {
             self.reports = cx.report.serial;
-            self.open.retain(|block| !cx.report.is_all_decoded(block.closed.first..block.end()));
+            self.open.forget_decoded(cx.report, drop);
             // An answer that was asked for may not have been sent: then no fate of a packet would show it.
-            self.open.front_mut().into_iter().for_each(|block| block.has_news |= block.settled > 0);
+            if let Some(block) = self.open.lowest().filter(|block| block.settled > 0) {
+                block.has_news = true;
+                let first = block.closed.first;
+                self.open.add_news(first);
+            }
         }
-        while self.open.front().is_some_and(|block| block.end() <= cx.base) {
-            self.open.pop_front();
-        }
+        self.open.release_before(cx.base, drop);
         // Blocks of which nothing was settled have nothing to answer, and neither have those behind them.
-        for block in self.open.iter_mut().take_while(|block| block.settled > 0) {
+        while let Some(block) = self.open.lowest_from(self.touched).filter(|block| block.settled > 0) {
+            self.touched = block.span().end;
+        }
+        let untouched = self.open.lowest_from(self.touched).map(|block| block.closed.first);
+        while let Some(first) = self.open.news().filter(|&first| untouched.is_none_or(|untouched| first < untouched)) {
+            cx.in_flight.look();
+            let block = self.open.get_mut(first)?;
             if block.owed == 0 && block.has_news {
                 block.review(cx);
             }
@@ -135,6 +143,7 @@ impl BlockAnswers {
                     None => block.owed = 0,
                 }
             }
+            self.open.remove_news(first);
         }
         None
     }
@@ -145,10 +154,10 @@ mod tests {
     use tidewire_codec::Code;
 
     use super::*;
-    use crate::redundancy::{Report, context as any_context};
+    use crate::redundancy::{InFlight, Report, context as any_context};
 
-    fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
-        CodingContext { in_flight, ..any_context(report, 0.1, 1.0, true) }
+    fn context<'a>(report: &'a Report, in_flight: &[RepairInFlight]) -> CodingContext<'a> {
+        CodingContext { in_flight: InFlight::of(in_flight), ..any_context(report, 0.1, 1.0, true) }
     }
 
     fn repair(first: u64, key: u16, on_feedback: bool) -> RepairInFlight {
@@ -195,7 +204,8 @@ mod tests {
         (0..8).for_each(|key| answers.on_repair_settled(&repair(0, key, false), true));
         answers.on_source_arrived(SourceId(9));
         (0..6).for_each(|key| answers.on_repair_settled(&repair(8, key, false), true));
-        assert_eq!((answers.open.len(), answers.open[0].known.packets()), (1, 7));
+        let known: Vec<_> = answers.open.iter().map(|block| block.known.packets()).collect();
+        assert_eq!(known, [7]);
         let report = Report { edge: SourceId(16), serial: 1, ..Report::default() };
         assert_eq!(keys(&mut answers, &context(&report, &[])), []);
         assert!(answers.open.is_empty());

@@ -100,7 +100,7 @@ fn arriving(missing: u64, loss: f64, deviations: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::{Planner, RepairInFlight, context};
+    use crate::redundancy::{InFlight, Planner, RepairInFlight, context};
 
     /// The context after the planner has reviewed it.
     fn planned<'a>(cx: &CodingContext<'a>, planner: &'a mut Planner) -> CodingContext<'a> {
@@ -136,9 +136,10 @@ mod tests {
         };
         let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, key: 0, on_feedback: true }; 4];
         let (mut policy, mut planner) = (AsPlanned::default(), Planner::default());
-        let mut is_answered = |report, sent, in_flight| {
+        let mut is_answered = |report, sent, in_flight: &[RepairInFlight]| {
             let mut cx = context(report, 0.1, 1.0, false);
-            (cx.base, cx.settled, cx.sent, cx.in_flight) = (SourceId(10), SourceId(50), SourceId(sent), in_flight);
+            (cx.base, cx.settled, cx.sent, cx.in_flight) =
+                (SourceId(10), SourceId(50), SourceId(sent), InFlight::of(in_flight));
             policy.next(&planned(&cx, &mut planner)).is_some()
         };
         let few = &answers[..2];
@@ -159,7 +160,7 @@ mod tests {
         let flying = [answer; 4];
         for under_way in 0..=4 {
             let mut cx = context(&report, 0.1, 1.0, false);
-            (cx.base, cx.settled, cx.in_flight) = (SourceId(10), SourceId(50), &flying[..under_way]);
+            (cx.base, cx.settled, cx.in_flight) = (SourceId(10), SourceId(50), InFlight::of(&flying[..under_way]));
             let wanted = Repair::Coded { first: SourceId(10), count: 40, row: None, on_feedback: true };
             let mut planner = Planner::default();
             let got = AsPlanned::default().next(&planned(&cx, &mut planner));

@@ -52,15 +52,11 @@ impl RegionAnswers {
         else {
             return;
         };
-        let from = regions.first().map_or(cx.settled, |(region, _)| region.start);
         // A peer may report regions longer than the span of a repair.
         let most = u64::from(cx.limits.max_span);
         self.owed.extend(regions.iter().map(|(region, deficit)| (region.clone(), allow((*deficit).min(most)))));
-        for repair in cx.in_flight.iter().filter(|repair| repair.on_feedback && repair.first >= from) {
-            let index = regions.partition_point(|(region, _)| region.end <= repair.first);
-            if let Some((_, owed)) = self.owed.get_mut(index) {
-                *owed = owed.saturating_sub(1);
-            }
+        for (region, owed) in self.owed.iter_mut().filter(|(_, owed)| *owed > 0) {
+            *owed = owed.saturating_sub(cx.in_flight.within(region.clone()).answers);
         }
         self.owed.retain(|(_, owed)| *owed > 0);
     }
@@ -71,11 +67,11 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::redundancy::{RepairInFlight, Report, context as any_context};
+    use crate::redundancy::{InFlight, RepairInFlight, Report, context as any_context};
 
-    fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight], settled: u64) -> CodingContext<'a> {
+    fn context<'a>(report: &'a Report, in_flight: &[RepairInFlight], settled: u64) -> CodingContext<'a> {
         let mut cx = any_context(report, 0.4, 1.7, true);
-        (cx.settled, cx.sent, cx.in_flight) = (SourceId(settled), SourceId(2_000), in_flight);
+        (cx.settled, cx.sent, cx.in_flight) = (SourceId(settled), SourceId(2_000), InFlight::of(in_flight));
         cx.path.rtt = Duration::from_millis(300);
         cx
     }

@@ -6,19 +6,22 @@
 //! decodes the symbols. Nothing more is needed when feedback is lost, because a later FEEDBACK names the
 //! same packets. Invariants: a block is answered when no packet of it is in flight, or those in flight are
 //! too few; a block is forgotten when every receiver that has the acknowledged packets has decoded it, or
-//! when a report says so.
+//! when a report says so. A block is looked at when something happened to one of its packets or its trigger
+//! is true.
+
+mod open;
 
 use core::fmt;
-use std::collections::VecDeque;
 
 use tidewire_codec::{Elimination, SourceId};
 use tidewire_model::sphinx::Rounding;
 
+use self::open::{Belief, Open, Wait, Waits};
 use super::SphinxBlocks;
 use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::{AnswerPolicy, Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
+use crate::redundancy::{AnswerPolicy, Closed, CodingContext, HasSpan, OpenBlocks, Repair, RepairInFlight};
 
 /// When an undecoded block of which no packet is in flight is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,116 +82,15 @@ impl Trigger {
     }
 }
 
-/// A closed block that the peer may be unable to decode.
+/// What follows from a look at a block.
 #[derive(Debug)]
-struct Open {
-    closed: Closed,
-    known: Known,
-    /// Proactive repairs whose fate is known.
-    repairs_settled: u16,
-    /// Key of the next repair.
-    key: u16,
-    /// What is still to be sent: source symbols, then repairs.
-    resend: VecDeque<SourceId>,
-    repairs: u16,
-    belief: Belief,
-}
-
-/// Whether the receiver can decode a block, as far as the sender knows. A receiver that only peels decodes
-/// less than one that eliminates, and the sender does not know which of them the peer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Belief {
-    Undecoded,
-    /// A receiver that eliminates can. The number is that of the newest report when a slot was free since.
-    Decoded(Option<u64>),
-}
-
-impl Open {
-    fn end(&self) -> SourceId {
-        self.closed.first.plus(self.closed.count.into())
-    }
-
-    /// Whether a report that came after the sender believed the block decoded says that it is not.
-    fn is_disproved(&mut self, report: &Report) -> bool {
-        let Belief::Decoded(since) = &mut self.belief else { return false };
-        // The block is still in the list, so this report does not say that it is decoded.
-        *since.get_or_insert(report.serial) < report.serial && self.end() <= report.end
-    }
-
-    fn contains(&self, id: SourceId) -> bool {
-        self.closed.first <= id && id < self.end()
-    }
-
-    /// Whether the fates of all its packets are known. Proactive repairs that were never sent, because the
-    /// path takes only shorter packets now, are no longer expected after a round trip of silence. Nor are
-    /// retransmissions then: the lane probes a silent path with the block's oldest symbol more often than
-    /// once in a round trip, so that one is always in flight.
-    fn is_settled(&self, cx: &CodingContext<'_>, is_silent: bool) -> bool {
-        let are_sent = self.repairs_settled >= self.closed.repairs || is_silent;
-        let is_in_flight = |repair: &RepairInFlight| {
-            self.contains(repair.first) && !repair.is_blank() && !(is_silent && repair.count == 1)
-        };
-        self.end() <= cx.settled && are_sent && !cx.in_flight.iter().any(is_in_flight)
-    }
-
-    /// Number of packets of the block that may still arrive.
-    fn outstanding(&self, cx: &CodingContext<'_>) -> u64 {
-        let own = cx.in_flight.iter().filter(|repair| self.contains(repair.first) && !repair.is_blank());
-        let (answers, proactive) =
-            own.fold(
-                (0, 0),
-                |(answers, proactive), repair| {
-                    if repair.on_feedback { (answers + 1, proactive) } else { (answers, proactive + 1) }
-                },
-            );
-        // Proactive repairs that are in flight or not sent yet.
-        let repairs = u64::from(self.closed.repairs.saturating_sub(self.repairs_settled)).max(proactive);
-        let sources = self.end().0.saturating_sub(cx.settled.0.max(self.closed.first.0));
-        sources + repairs + answers + self.resend.len() as u64
-    }
-
-    /// A lost source symbol to send again although packets of the block are in flight: those cannot be
-    /// enough.
-    fn too_few(&self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if self.known.packets() + self.outstanding(cx) >= self.closed.count.into() {
-            return None;
-        }
-        let settled = (self.closed.first.0..self.end().0.min(cx.settled.0)).map(SourceId);
-        let lost = |id: &SourceId| !self.known.is_known((id.0 - self.closed.first.0) as u16) && !is_resent(cx, *id);
-        settled.into_iter().find(lost).map(Repair::Resend)
-    }
-
-    /// Plans the answer to this settled block and returns its first packet. None if all symbols that it lacks
-    /// are in flight again.
-    fn answer(&mut self, trigger: Trigger, cx: &CodingContext<'_>) -> Option<Repair> {
-        let Closed { first, count, .. } = self.closed;
-        let lacking = self.known.lacking().into_iter().map(|place| first.plus(place.into()));
-        let lacking: Vec<_> = lacking.filter(|&id| !is_resent(cx, id)).collect();
-        if lacking.is_empty() {
-            return None;
-        }
-        let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
-        // At a loss rate near 1, (5) gives many times the block. The next answer follows in a round trip.
-        self.repairs = trigger.compensation(count, missing, &cx.path.loss).min(count);
-        self.resend.extend(lacking);
-        self.next()
-    }
-
-    /// The next packet of its answer.
-    fn next(&mut self) -> Option<Repair> {
-        while let Some(id) = self.resend.pop_front() {
-            // Repairs may have revealed it in the meantime.
-            if !self.known.is_known((id.0 - self.closed.first.0) as u16) {
-                return Some(Repair::Resend(id));
-            }
-        }
-        self.repairs = self.repairs.checked_sub(1)?;
-        let Closed { first, count, code, .. } = self.closed;
-        let row = GenerationRow { code, key: self.key };
-        code.check(tidewire_codec::RepairId { first, count, key: self.key }).ok()?;
-        self.key = self.key.checked_add(1)?;
-        Some(Repair::Coded { first, count, row: Some(row), on_feedback: true })
-    }
+enum Look {
+    /// An answer is due.
+    Send(Repair),
+    /// Neither this block nor any block above it needs an answer now.
+    Stop,
+    /// It needs no answer before it has news, or before this.
+    Wait(Option<Wait>),
 }
 
 /// The policy; see the module.
@@ -197,8 +99,11 @@ pub(crate) struct Icm {
     trigger: Trigger,
     /// What the receiver is believed to decode.
     elimination: Elimination,
-    /// Blocks that may be undecoded, in the order of their ids.
-    open: VecDeque<Open>,
+    /// Blocks that may be undecoded.
+    open: OpenBlocks<Open>,
+    waits: Waits,
+    /// Number of reports when the blocks were last compared with the report.
+    reports: u64,
     filling: Filling,
     /// One past the newest symbol of a block that is known to be decoded.
     decoded: SourceId,
@@ -211,14 +116,17 @@ pub(crate) struct Icm {
 impl Icm {
     /// A policy that answers when `trigger` says.
     pub(crate) fn new(trigger: Trigger) -> Self {
-        let (open, filling) = (VecDeque::new(), Filling::default());
-        let elimination = trigger.elimination();
-        Self { trigger, elimination, open, filling, decoded: SourceId(0), silent: None, newest: (SourceId(0), 0) }
-    }
-
-    fn block_of(&mut self, id: SourceId) -> Option<usize> {
-        let index = self.open.partition_point(|block| block.end() <= id);
-        self.open.get(index).filter(|block| block.contains(id)).map(|_| index)
+        Self {
+            trigger,
+            elimination: trigger.elimination(),
+            open: OpenBlocks::default(),
+            waits: Waits::default(),
+            reports: 0,
+            filling: Filling::default(),
+            decoded: SourceId(0),
+            silent: None,
+            newest: (SourceId(0), 0),
+        }
     }
 
     /// A symbol of the block that begins at `first` became known.
@@ -228,47 +136,134 @@ impl Icm {
         }
     }
 
-    /// Records an acknowledged packet of an open block, and forgets the block if it is decoded.
-    fn learn(&mut self, index: usize, packet: impl FnOnce(&mut Known)) {
-        let Some(block) = self.open.get_mut(index) else { return };
-        packet(&mut block.known);
-        let (first, end, known) = (block.closed.first, block.end(), block.known.recovered());
-        self.count_known(first, known);
-        let Some(block) = self.open.get_mut(index).filter(|block| block.belief == Belief::Undecoded) else { return };
-        if block.known.is_decoded() {
+    /// Records a settled packet of an open block, and forgets the block if it is decoded.
+    fn learn(&mut self, id: SourceId, packet: impl FnOnce(&mut Open) -> bool) {
+        let Some(block) = self.open.of(id) else { return };
+        let first = block.closed.first;
+        self.open.add_news(first);
+        let Some(block) = self.open.get_mut(first) else { return };
+        if !packet(block) {
+            return;
+        }
+        let (end, known) = (block.end(), block.known.recovered());
+        let is_news = block.belief == Belief::Undecoded && block.known.is_decoded();
+        if is_news {
             block.belief = Belief::Decoded(None);
+        }
+        let is_over = is_news && block.known.is_certain();
+        self.count_known(first, known);
+        if is_news {
             self.decoded = self.decoded.max(end);
-            if self.open.get(index).is_some_and(|block| block.known.is_certain()) {
-                self.open.remove(index);
-            }
+        }
+        if is_over {
+            self.waits.remove(first);
+            self.open.remove(first);
         }
     }
 
-    /// Whether the trigger answers this settled block now.
-    fn answers(&self, block: &Open, is_late: bool) -> bool {
-        let is_gap = self.decoded >= block.end();
-        match self.trigger {
-            Trigger::Settled => true,
-            Trigger::Blocks => is_gap || is_late,
-            Trigger::Symbols { blocks, symbols } => {
-                let (newest, known) = self.newest;
-                let covered = self.open.iter().filter(|open| open.end() <= newest).count() + 1;
-                let by_symbols = newest >= block.end() && covered > blocks.into() && known > symbols;
-                by_symbols || is_gap || is_late
-            }
+    /// Forgets the blocks that the peer reported as decoded, or of which it needs nothing.
+    fn forget_decoded(&mut self, cx: &CodingContext<'_>) {
+        let Self { open, waits, decoded, .. } = self;
+        let mut forget = |block: Open| {
+            waits.remove(block.closed.first);
+            *decoded = (*decoded).max(block.end());
+        };
+        open.release_before(cx.base, &mut forget);
+        if self.reports == cx.report.serial {
+            return;
+        }
+        self.reports = cx.report.serial;
+        open.forget_decoded(cx.report, forget);
+        // What is left below the end of the report is not decoded.
+        while let Some(first) = waits.first(Wait::Believed)
+            && open.get_mut(first).is_none_or(|block| block.end() <= cx.report.end)
+        {
+            waits.of(Wait::Believed).remove(&first);
+            open.add_news(first);
         }
     }
-}
 
-/// Whether a retransmission of the symbol is in flight.
-fn is_resent(cx: &CodingContext<'_>, id: SourceId) -> bool {
-    cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1)
+    /// The lowest block to look at.
+    fn next_block(&self, due: SourceId, is_silent: bool) -> Option<SourceId> {
+        let triggered = self.waits.first(Wait::Trigger).filter(|&first| first < due);
+        let unsettled = self.waits.first(Wait::Unsettled).filter(|_| is_silent);
+        self.open.news().into_iter().chain(triggered).chain(unsettled).min()
+    }
+
+    /// The triggers of all settled blocks below this id are true.
+    fn due(&self, cx: &CodingContext<'_>, is_late: bool) -> SourceId {
+        let Trigger::Symbols { blocks, symbols } = self.trigger else {
+            let is_due = self.trigger == Trigger::Settled || is_late;
+            return if is_due { SourceId(u64::MAX) } else { self.decoded };
+        };
+        let (newest, known) = self.newest;
+        let is_covered = || {
+            // At most 255: the number is a byte.
+            let others = self.open.iter().take(blocks.into()).inspect(|_| cx.in_flight.look());
+            others.take_while(|open| open.end() <= newest).count() >= blocks.into()
+        };
+        match is_late {
+            true => SourceId(u64::MAX),
+            false if known > symbols && is_covered() => self.decoded.max(newest),
+            false => self.decoded,
+        }
+    }
+
+    /// Looks at a block.
+    fn look_at(&mut self, first: SourceId, due: SourceId, is_silent: bool, cx: &CodingContext<'_>) -> Look {
+        let Some(block) = self.open.get_mut(first) else { return Look::Stop };
+        if cx.report.is_all_decoded(block.span()) {
+            // It was closed after the report had come.
+            self.decoded = self.decoded.max(block.end());
+            self.open.remove(first);
+            return Look::Wait(None);
+        }
+        if block.is_disproved(cx.report) {
+            self.elimination = Elimination::Never;
+            block.known.only_peel();
+            block.belief = Belief::Undecoded;
+        }
+        if block.belief != Belief::Undecoded {
+            return Look::Wait(Some(Wait::Believed));
+        }
+        if let Some(repair) = block.next() {
+            return Look::Send(repair);
+        }
+        if !block.is_settled(cx, is_silent) {
+            if self.trigger == Trigger::Settled
+                && let Some(repair) = block.too_few(cx)
+            {
+                return Look::Send(repair);
+            }
+            // Packets of later blocks left later, and most of them are settled later.
+            if block.end() > cx.settled {
+                return Look::Stop;
+            }
+            // After a silence it waits for an answer in flight, whose fate is news.
+            return Look::Wait(Some(Wait::Unsettled).filter(|_| !is_silent));
+        }
+        block.known.add_reported(cx.report);
+        if block.end() > due {
+            return Look::Wait(Some(Wait::Trigger));
+        }
+        // Without an answer, all that it lacks is in flight again.
+        block.answer(self.trigger, cx).map_or(Look::Wait(None), Look::Send)
+    }
+
+    /// The block was looked at, and waits for this before it is looked at without news.
+    fn settle_down(&mut self, first: SourceId, wait: Option<Wait>) {
+        self.open.remove_news(first);
+        self.waits.remove(first);
+        if let Some(wait) = wait {
+            self.waits.of(wait).insert(first);
+        }
+    }
 }
 
 /// Whether nothing but answers is in flight. Then no later block can show that one is undecoded, so this
 /// shows after a round trip. Answers do not count, because the lane's probes of a silent path are answers.
 fn is_silent(cx: &CodingContext<'_>) -> bool {
-    cx.settled >= cx.sent && cx.in_flight.iter().all(|repair| repair.on_feedback || repair.is_blank())
+    cx.settled >= cx.sent && !cx.in_flight.has_proactive()
 }
 
 impl AnswerPolicy for Icm {
@@ -285,91 +280,61 @@ impl AnswerPolicy for Icm {
     }
 
     fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
-        let Some(index) = self.block_of(id) else { return };
-        if !arrived {
-            // The paper's rule waits until the whole block is settled again.
-            if self.trigger == Trigger::Settled {
-                self.open[index].resend.push_back(id);
+        let is_settled = self.trigger == Trigger::Settled;
+        self.learn(id, |block| {
+            if arrived {
+                block.known.add_source(id.since(block.closed.first) as u16);
+            } else if is_settled {
+                // The paper's rule waits until the whole block is settled again.
+                block.resend.push_back(id);
             }
-            return;
-        }
-        let place = (id.0 - self.open[index].closed.first.0) as u16;
-        self.learn(index, |known| known.add_source(place));
+            arrived
+        });
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        let Some(index) = self.block_of(repair.first) else { return };
-        self.open[index].repairs_settled += u16::from(!repair.on_feedback);
-        if arrived {
-            self.learn(index, |known| known.add_repair(repair.key));
-        }
+        self.learn(repair.first, |block| {
+            block.repairs_settled += u16::from(!repair.on_feedback);
+            if arrived {
+                block.known.add_repair(repair.key);
+            }
+            arrived
+        });
     }
 
     fn on_closed(&mut self, closed: &Closed) {
         let known = Known::new(closed, self.elimination);
-        let mut block = Open {
-            closed: *closed,
-            known,
-            repairs_settled: 0,
-            key: closed.repairs,
-            resend: VecDeque::new(),
-            repairs: 0,
-            belief: Belief::Undecoded,
-        };
+        let mut block = Open::new(closed, known);
         let end = block.end();
         self.filling.close(closed, &mut block.known);
         if block.known.is_decoded() {
             self.decoded = self.decoded.max(end);
         } else {
-            self.open.push_back(block);
+            self.open.push(block);
+            self.open.add_news(closed.first);
         }
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        self.open.retain(|block| {
-            let is_decoded = block.end() <= cx.base || cx.report.is_all_decoded(block.closed.first..block.end());
-            if is_decoded {
-                self.decoded = self.decoded.max(block.end());
-            }
-            !is_decoded
-        });
+        self.forget_decoded(cx);
         if is_silent(cx) {
             self.silent.get_or_insert(cx.now);
         } else {
             self.silent = None;
         }
         let is_silent = self.silent.is_some_and(|since| since + cx.path.rtt <= cx.now);
-        for index in 0..self.open.len() {
-            let block = &mut self.open[index];
-            if block.is_disproved(cx.report) {
-                self.elimination = Elimination::Never;
-                block.known.only_peel();
-                block.belief = Belief::Undecoded;
-            }
-            if block.belief != Belief::Undecoded {
-                continue;
-            }
-            if let Some(repair) = block.next() {
-                return Some(repair);
-            }
-            if !block.is_settled(cx, is_silent) {
-                if self.trigger == Trigger::Settled
-                    && let Some(repair) = block.too_few(cx)
-                {
+        let due = self.due(cx, is_silent);
+        while let Some(first) = self.next_block(due, is_silent) {
+            cx.in_flight.look();
+            match self.look_at(first, due, is_silent, cx) {
+                Look::Send(repair) => {
+                    self.settle_down(first, None);
+                    // More may be due when this one was sent.
+                    self.open.add_news(first);
                     return Some(repair);
                 }
-                // Packets of later blocks left later, and most of them are settled later.
-                if block.end() > cx.settled {
-                    break;
-                }
-                continue;
-            }
-            block.known.add_reported(cx.report);
-            if !self.answers(&self.open[index], is_silent) {
-                continue;
-            }
-            if let Some(repair) = self.open[index].answer(self.trigger, cx) {
-                return Some(repair);
+                Look::Stop => return None,
+                Look::Wait(wait) => self.settle_down(first, wait),
             }
         }
         None

@@ -8,17 +8,20 @@
 //! in every slot holds the next block back.
 //!
 //! Invariants: a key is used once in a block; a source symbol is sent again only when the code has no key
-//! left. If the application leaves a block unfinished, it is closed after an eighth of a round trip.
+//! left; a block that has news or owes answers is in the news of [`OpenBlocks`]. If the application leaves a
+//! block unfinished, it is closed after an eighth of a round trip.
 
 use core::fmt;
-use std::collections::VecDeque;
+use core::ops::Range;
 
 use tidewire_codec::{Elimination, RepairId, SourceId};
 use tidewire_model::sphinx::MAX_LOSS;
 
 use crate::Time;
 use crate::redundancy::known::{Filling, Known};
-use crate::redundancy::{Closed, CodingContext, GenerationRow, LONGEST_SPAN, ProactivePolicy, Repair, RepairInFlight};
+use crate::redundancy::{
+    Closed, CodingContext, GenerationRow, HasSpan, LONGEST_SPAN, OpenBlocks, ProactivePolicy, Repair, RepairInFlight,
+};
 
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: as
 /// `sphinx` does.
@@ -66,17 +69,15 @@ struct Open {
     has_news: bool,
 }
 
+impl HasSpan for Open {
+    fn span(&self) -> Range<SourceId> {
+        self.closed.span()
+    }
+}
+
 impl Open {
     fn new(closed: Closed) -> Self {
         Self { closed, known: Known::new(&closed, Elimination::WhenStuck), key: 0, owed: 0, has_news: false }
-    }
-
-    fn end(&self) -> SourceId {
-        self.closed.first.plus(self.closed.count.into())
-    }
-
-    fn contains(&self, id: SourceId) -> bool {
-        self.closed.first <= id && id < self.end()
     }
 
     /// Decides how many answers the block needs. It needs some if fewer packets are under way than it lacks:
@@ -86,15 +87,14 @@ impl Open {
         let count = u64::from(self.closed.count);
         // Repairs can be dependent, so a block with as many packets as symbols may still lack one.
         let lacking = count.saturating_sub(self.known.packets()).max(1);
-        let unsettled = self.closed.first.0.max(cx.settled.0)..self.end().0;
+        let unsettled = self.closed.first.0.max(cx.settled.0)..self.span().end.0;
         let place = |id: u64| (id - self.closed.first.0) as u16;
         let sources = unsettled.filter(|&id| !self.known.is_known(place(id))).count() as u64;
         let unsent = u64::from(self.closed.repairs.saturating_sub(self.key));
         if sources + unsent >= lacking {
             return;
         }
-        let repairs = cx.in_flight.iter().filter(|repair| self.contains(repair.first) && !repair.is_blank()).count();
-        let under_way = sources + unsent + repairs as u64;
+        let under_way = sources + unsent + cx.in_flight.within(self.span()).all();
         if under_way < lacking {
             let arriving = 1.0 - cx.path.loss.rate.clamp(0.0, MAX_LOSS);
             let wanted = (lacking as f64 / arriving).ceil() as u64;
@@ -115,10 +115,9 @@ impl Open {
 
     /// The first source symbol that is lost, is not reported as decoded, and is not under way again.
     fn missing(&self, cx: &CodingContext<'_>) -> Option<SourceId> {
-        let settled = self.closed.first.0.max(cx.base.0)..self.end().0.min(cx.settled.0);
-        let is_again = |id| cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1);
+        let settled = self.closed.first.0.max(cx.base.0)..self.span().end.0.min(cx.settled.0);
         let is_known = |id: SourceId| self.known.is_known((id.0 - self.closed.first.0) as u16);
-        settled.map(SourceId).find(|&id| !is_known(id) && !cx.report.is_decoded(id) && !is_again(id))
+        settled.map(SourceId).find(|&id| !is_known(id) && !cx.report.is_decoded(id) && !cx.in_flight.has_single(id))
     }
 }
 
@@ -126,8 +125,8 @@ impl Open {
 #[derive(Debug)]
 pub(crate) struct Rcdp {
     blocks: RcdpBlocks,
-    /// Blocks that may be undecoded, in the order of their ids.
-    open: VecDeque<Open>,
+    /// Blocks that may be undecoded.
+    open: OpenBlocks<Open>,
     filling: Filling,
     /// Blocks below this id have sent all their proactive repairs.
     repaired: SourceId,
@@ -142,7 +141,7 @@ pub(crate) struct Rcdp {
 impl Rcdp {
     /// `blocks.symbols` must be at least 1.
     pub(crate) fn new(blocks: RcdpBlocks) -> Self {
-        let (open, filling, repaired) = (VecDeque::new(), Filling::default(), SourceId(0));
+        let (open, filling, repaired) = (OpenBlocks::default(), Filling::default(), SourceId(0));
         Self { blocks, open, filling, repaired, fraction: 0.0, reports: 0, news: None }
     }
 
@@ -154,7 +153,7 @@ impl Rcdp {
         let mut block = Open::new(closed);
         self.filling.close(&closed, &mut block.known);
         if self.blocks.basic || !block.known.is_decoded() {
-            self.open.push_back(block);
+            self.open.push(block);
         }
         self.news = Some(closed);
     }
@@ -174,19 +173,20 @@ impl Rcdp {
         (self.filling.first < cx.sent && !cx.flow.backlog).then(|| cx.flow.last + cx.path.rtt / IDLE)
     }
 
-    /// The open block that contains the symbol.
-    fn block_of(&self, id: SourceId) -> Option<usize> {
-        let index = self.open.partition_point(|block| block.end() <= id);
-        self.open.get(index).filter(|block| block.contains(id)).map(|_| index)
-    }
-
-    /// Records the fate of a packet of a block. Forgets the block if what arrived determines it.
-    fn learn(&mut self, index: usize, packet: impl FnOnce(&mut Known)) {
-        let Some(block) = self.open.get_mut(index) else { return };
-        packet(&mut block.known);
+    /// Records the fate of a packet in the block of `id`. Forgets the block if what arrived determines it.
+    fn learn(&mut self, id: SourceId, packet: impl FnOnce(&mut Open)) {
+        let Some(block) = self.open.of(id) else { return };
+        packet(block);
+        let first = block.closed.first;
+        // The basic form answers nothing.
+        if self.blocks.basic {
+            return;
+        }
         block.has_news = true;
-        if !self.blocks.basic && block.known.is_decoded() {
-            self.open.remove(index);
+        if block.known.is_decoded() {
+            self.open.remove(first);
+        } else {
+            self.open.add_news(first);
         }
     }
 
@@ -194,18 +194,22 @@ impl Rcdp {
     fn forget_decoded(&mut self, cx: &CodingContext<'_>) {
         if self.reports != cx.report.serial {
             self.reports = cx.report.serial;
-            self.open.retain(|block| !cx.report.is_all_decoded(block.closed.first..block.end()));
+            self.open.forget_decoded(cx.report, drop);
             // A repair that was asked for may not have been sent: then no fate of a packet would show it.
-            self.open.front_mut().into_iter().for_each(|block| block.has_news = true);
+            if let Some(block) = self.open.lowest() {
+                block.has_news = true;
+                let first = block.closed.first;
+                self.open.add_news(first);
+            }
         }
-        while self.open.front().is_some_and(|block| block.end() <= cx.base) {
-            self.open.pop_front();
-        }
+        self.open.release_before(cx.base, drop);
     }
 
     /// The next answer: the lowest block goes first.
     fn answer(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        for block in self.open.iter_mut().take_while(|block| block.closed.first < cx.settled) {
+        while let Some(first) = self.open.news().filter(|&first| first < cx.settled) {
+            cx.in_flight.look();
+            let block = self.open.get_mut(first)?;
             if block.owed == 0 && block.has_news {
                 block.review(cx);
             }
@@ -216,6 +220,7 @@ impl Rcdp {
                     None => block.owed = 0,
                 }
             }
+            self.open.remove_news(first);
         }
         None
     }
@@ -223,12 +228,11 @@ impl Rcdp {
     /// The next proactive repair.
     fn proactive(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         loop {
-            let index = self.open.partition_point(|block| block.end() <= self.repaired);
-            let block = self.open.get_mut(index)?;
+            let block = self.open.lowest_from(self.repaired)?;
             if block.key < block.closed.repairs {
                 return block.repair(cx, false);
             }
-            self.repaired = block.end();
+            self.repaired = block.span().end;
         }
     }
 }
@@ -245,24 +249,21 @@ impl ProactivePolicy for Rcdp {
             if arrived {
                 self.filling.add(id);
             }
-        } else if let Some(index) = self.block_of(id) {
-            let place = (id.0 - self.open[index].closed.first.0) as u16;
-            self.learn(index, |known| {
+        } else {
+            self.learn(id, |block| {
                 if arrived {
-                    known.add_source(place)
+                    block.known.add_source(id.since(block.closed.first) as u16);
                 }
             });
         }
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        if let Some(index) = self.block_of(repair.first) {
-            self.learn(index, |known| {
-                if arrived {
-                    known.add_repair(repair.key)
-                }
-            });
-        }
+        self.learn(repair.first, |block| {
+            if arrived {
+                block.known.add_repair(repair.key);
+            }
+        });
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
@@ -271,7 +272,7 @@ impl ProactivePolicy for Rcdp {
         }
         self.forget_decoded(cx);
         if self.blocks.basic {
-            return self.open.front_mut()?.repair(cx, false);
+            return self.open.lowest()?.repair(cx, false);
         }
         self.answer(cx).or_else(|| self.proactive(cx))
     }

@@ -14,7 +14,7 @@ use super::{Plan, Planned, Target};
 use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::{
-    CodingContext, CodingLimits, DEFAULT_SPAN, FlowState, PathState, Policies, Redundancy, Repair, Report,
+    CodingContext, CodingLimits, DEFAULT_SPAN, FlowState, InFlight, PathState, Policies, Redundancy, Repair, Report,
 };
 
 /// A path whose conditions do not change, and the flow on it.
@@ -38,7 +38,7 @@ pub fn steady_share(
     max_overhead: f64,
     target: Option<Target>,
 ) -> (f64, Option<Plan>) {
-    let mut policies = Policies::new(redundancy);
+    let (mut policies, in_flight) = (Policies::new(redundancy), InFlight::default());
     let interval = path.interval.max(Duration::from_micros(1));
     let flying = (path.rtt.as_nanos() / interval.as_nanos()) as u64;
     let mut repairs = 0_u64;
@@ -53,7 +53,7 @@ pub fn steady_share(
             sent: SourceId(sent),
             report: &report,
             lost: None,
-            in_flight: &[],
+            in_flight: &in_flight,
             oldest: Duration::ZERO,
             path: PathState {
                 loss: path.loss,

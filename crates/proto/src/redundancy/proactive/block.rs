@@ -3,14 +3,17 @@
 //!
 //! If all packets of a generation are settled and it still lacks symbols, as many further repairs are sent.
 //! If the application leaves a generation unfinished, it is closed after a quarter of a round trip.
+//!
+//! Invariant: a settled generation that is short has news, or is the lowest that the peer may lack. So only
+//! these are looked at.
 
-use std::collections::VecDeque;
+use core::ops::Range;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight, Report};
+use crate::redundancy::{CodingContext, GenerationRow, HasSpan, OpenBlocks, Repair, RepairInFlight, Report};
 
 #[derive(Debug)]
 struct Generation {
@@ -35,7 +38,11 @@ pub(crate) struct Block {
     filling: SourceId,
     /// Source symbols of the unfinished generation whose first transmission was lost.
     lost: u64,
-    closed: VecDeque<Generation>,
+    closed: OpenBlocks<Generation>,
+    /// Generations below this id have sent all their proactive repairs.
+    repaired: SourceId,
+    /// One past the highest id that a report covered.
+    covered: SourceId,
     /// The newest closed generation, until the lane has fetched it.
     news: Option<Closed>,
 }
@@ -43,7 +50,8 @@ pub(crate) struct Block {
 impl Block {
     /// `k` must be at least 1.
     pub(crate) fn new(k: u16, r: u16) -> Self {
-        Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new(), news: None }
+        let (zero, closed) = (SourceId(0), OpenBlocks::default());
+        Self { k, r, filling: zero, lost: 0, closed, repaired: zero, covered: zero, news: None }
     }
 
     fn close(&mut self, sent: SourceId, code: Code) {
@@ -52,12 +60,83 @@ impl Block {
         let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
         let first = core::mem::replace(&mut self.filling, sent);
         let lost = core::mem::take(&mut self.lost);
-        self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0 });
+        self.closed.push(Generation { first, count, owed, sent: 0, lost, arrived: 0 });
+        self.closed.add_news(first);
         self.news = Some(Closed { first, count, code, repairs: owed });
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
         (self.filling < cx.sent && !cx.flow.backlog).then(|| cx.flow.last + cx.path.rtt / 4)
+    }
+
+    /// Something happened to a packet of the generation of this symbol.
+    fn add_news(&mut self, id: SourceId, record: impl FnOnce(&mut Generation)) {
+        if let Some(generation) = self.closed.of(id) {
+            record(generation);
+            let first = generation.first;
+            self.closed.add_news(first);
+        }
+    }
+
+    /// The generations that a report covers for the first time have news.
+    fn read(&mut self, report: &Report) {
+        while self.covered < report.end {
+            let first = self.closed.of(self.covered).map(|generation| (generation.first, generation.end()));
+            let next = || self.closed.lowest_from(self.covered).map(|generation| (generation.first, generation.end()));
+            let Some((first, end)) = first.or_else(next).filter(|(first, _)| *first < report.end) else { break };
+            self.closed.add_news(first);
+            self.covered = end.min(report.end);
+        }
+        self.covered = self.covered.max(report.end);
+    }
+
+    /// The lowest generation that the report does not say is decoded. None below it lacks anything.
+    fn lowest(&mut self, report: &Report) -> Option<SourceId> {
+        let first = self.closed.lowest()?.first;
+        let run = report.undecoded.partition_point(|run| run.end <= first);
+        let undecoded = report.undecoded.get(run).map_or(report.end, |run| run.start.min(report.end)).max(first);
+        self.closed.of(undecoded).map(|generation| generation.first)
+    }
+
+    /// The lowest generation that owes proactive repairs.
+    fn owing(&mut self) -> Option<SourceId> {
+        while let Some(generation) = self.closed.lowest_from(self.repaired) {
+            if generation.owed > 0 {
+                return Some(generation.first);
+            }
+            self.repaired = generation.end();
+        }
+        None
+    }
+
+    /// The lowest generation below `limit` that is settled and short. Generations that turn out not to be
+    /// short have no news any more.
+    fn short(&mut self, cx: &CodingContext<'_>, limit: Option<SourceId>) -> Option<&mut Generation> {
+        let lowest = self.lowest(cx.report);
+        let mut is_lowest = lowest.is_some();
+        loop {
+            let first = if is_lowest { lowest? } else { self.closed.news()? };
+            if limit.is_some_and(|limit| first > limit) {
+                return None;
+            }
+            cx.in_flight.look();
+            let generation = self.closed.get_mut(first)?;
+            if generation.end() > cx.settled {
+                return None;
+            }
+            if generation.is_short(cx, is_lowest) {
+                self.closed.add_news(first);
+                return self.closed.get_mut(first);
+            }
+            self.closed.remove_news(first);
+            is_lowest = false;
+        }
+    }
+}
+
+impl HasSpan for Generation {
+    fn span(&self) -> Range<SourceId> {
+        self.first..self.end()
     }
 }
 
@@ -79,8 +158,7 @@ impl Generation {
         let lacking = if self.end() <= cx.report.end { named } else { named.max(self.lost) };
         // Count the packets in flight, not the repairs requested: a repair is not sent if its symbols became
         // longer than the path MTU.
-        let under_way = cx.in_flight.iter().filter(|repair| self.first <= repair.first && repair.first < self.end());
-        let under_way = under_way.count() as u64;
+        let under_way = cx.in_flight.within(self.span()).all();
         if lowest && lacking > 0 && lacking <= self.arrived && under_way == 0 {
             // A repair that arrived may not have helped: a random combination may be redundant.
             self.arrived = lacking - cx.report.settled_deficit(self.end()).clamp(1, lacking);
@@ -111,41 +189,38 @@ impl ProactivePolicy for Block {
         if arrived {
             return;
         }
-        match self.closed.iter_mut().find(|g| g.first <= id && id < g.end()) {
-            Some(generation) => generation.lost += 1,
-            None if id >= self.filling => self.lost += 1,
-            None => {}
+        if id >= self.filling {
+            self.lost += 1;
+        } else {
+            self.add_news(id, |generation| generation.lost += 1);
         }
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        if let Some(generation) = self.closed.iter_mut().find(|g| g.first <= repair.first && repair.first < g.end()) {
-            generation.arrived += u64::from(arrived);
-        }
+        self.add_news(repair.first, |generation| generation.arrived += u64::from(arrived));
+    }
+
+    fn on_resent_settled(&mut self, id: SourceId, _arrived: bool) {
+        self.add_news(id, |_| ());
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) && self.filling < cx.sent {
             self.close(cx.sent, cx.limits.code);
         }
-        while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
-            self.closed.pop_front();
+        self.closed.release_before(cx.base, drop);
+        self.read(cx.report);
+        let owing = self.owing();
+        if let Some(generation) = self.short(cx, owing) {
+            // When all rows were sent, the lost source symbols are retransmitted.
+            return generation.repair(cx.limits.code, true).or_else(|| cx.lost.map(Repair::Resend));
         }
-        let mut lowest = true;
-        for generation in &mut self.closed {
-            if generation.end() <= cx.settled {
-                if generation.is_short(cx, lowest) {
-                    // When all rows were sent, the lost source symbols are retransmitted.
-                    return generation.repair(cx.limits.code, true).or_else(|| cx.lost.map(Repair::Resend));
-                }
-                lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
-            }
-            if generation.owed > 0 {
-                generation.owed -= 1;
-                return generation.repair(cx.limits.code, false);
-            }
-        }
-        None
+        let first = owing?;
+        // It may turn out to be short if this repair is not sent.
+        self.closed.add_news(first);
+        let generation = self.closed.get_mut(first)?;
+        generation.owed -= 1;
+        generation.repair(cx.limits.code, false)
     }
 
     fn poll_closed(&mut self) -> Option<Closed> {
@@ -160,12 +235,13 @@ impl ProactivePolicy for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::context as any_context;
+    use crate::redundancy::{InFlight, context as any_context};
 
     /// Three generations of 64 symbols are sent and settled, without repairs. The peer sent `report`.
-    fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
+    fn context<'a>(report: &'a Report, in_flight: &[RepairInFlight]) -> CodingContext<'a> {
         let mut cx = any_context(report, 0.2, 1.0, true);
-        (cx.base, cx.settled, cx.sent, cx.in_flight) = (report.edge, SourceId(192), SourceId(192), in_flight);
+        (cx.base, cx.settled, cx.sent, cx.in_flight) =
+            (report.edge, SourceId(192), SourceId(192), InFlight::of(in_flight));
         cx.flow.backlog = true;
         cx
     }

@@ -32,6 +32,8 @@ pub trait ProactivePolicy: Send + fmt::Debug {
     /// Called when the first transmission of a source symbol is known to be received or lost. A symbol that
     /// was declared lost can still be reported as received later.
     fn on_source_settled(&mut self, _id: SourceId, _arrived: bool) {}
+    /// Called when a source symbol that was sent again is known to be received or lost.
+    fn on_resent_settled(&mut self, _id: SourceId, _arrived: bool) {}
     /// Called when a coded repair is known to be received or lost.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
     /// Called when the slot is used for this answer. An answer can make a proactive repair unnecessary.

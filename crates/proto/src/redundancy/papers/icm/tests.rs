@@ -3,7 +3,7 @@
 use tidewire_codec::Code;
 
 use super::*;
-use crate::redundancy::{Report, context as any_context};
+use crate::redundancy::{InFlight, Report, context as any_context};
 
 const COUNT: u16 = 10;
 const CODE: Code = Code::SemiRandomLt { degree: 4 };
@@ -47,7 +47,8 @@ impl Sender {
         let mut answers = Vec::new();
         loop {
             let mut cx = any_context(&self.report, self.loss, 1.0, true);
-            (cx.sent, cx.settled, cx.in_flight) = (SourceId(self.sent), SourceId(self.sent), &self.flying);
+            (cx.sent, cx.settled, cx.in_flight) =
+                (SourceId(self.sent), SourceId(self.sent), InFlight::of(&self.flying));
             (cx.flow.backlog, cx.now) = (backlog, Time::from_millis(ms));
             let Some(repair) = self.icm.next(&cx) else { return answers };
             let (first, count) = match repair {
@@ -218,7 +219,7 @@ fn a_report_that_disproves_what_the_sender_believed_is_answered() {
     };
     let needs_elimination = |lost: &[u16; 4]| {
         let mut sender = received(lost);
-        sender.icm.open.front_mut().is_some_and(|block| {
+        sender.icm.open.lowest().is_some_and(|block| {
             block.known.only_peel();
             block.belief != Belief::Undecoded && !block.known.is_decoded()
         })

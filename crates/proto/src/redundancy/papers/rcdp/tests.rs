@@ -5,7 +5,7 @@ use core::ops::Range;
 use tidewire_codec::Code;
 
 use super::*;
-use crate::redundancy::{Report, context as any_context};
+use crate::redundancy::{InFlight, Report, context as any_context};
 
 const COUNT: u16 = 20;
 
@@ -30,7 +30,7 @@ impl Sender {
     fn context(&self) -> CodingContext<'_> {
         let mut cx = any_context(&self.report, self.loss, 1.0, true);
         (cx.base, cx.settled, cx.sent) = (SourceId(self.base), SourceId(self.settled), SourceId(self.sent));
-        (cx.in_flight, cx.limits.code, cx.flow.backlog) = (&self.flying, self.code, true);
+        (cx.in_flight, cx.limits.code, cx.flow.backlog) = (InFlight::of(&self.flying), self.code, true);
         cx
     }
 
@@ -156,7 +156,7 @@ fn a_report_ends_a_block_whatever_the_sender_knows() {
         sender.sources(COUNT);
         sender.settle(0..20, &[0, 1, 2]);
         sender.report = Report { edge: SourceId(20), end: SourceId(20), serial: 1, ..Report::default() };
-        assert_eq!((sender.next(), sender.rcdp.open.len()), (None, 0));
+        assert_eq!((sender.next(), sender.rcdp.open.is_empty()), (None, true));
     }
 }
 
