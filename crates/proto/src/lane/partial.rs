@@ -207,4 +207,17 @@ mod tests {
         }
         assert_eq!(partials.symbols[&SourceId(0)].runs.len(), 1);
     }
+
+    /// The runs bound the work for a part, and its bytes and one copy of the symbol do.
+    #[test]
+    fn no_parts_make_more_runs_than_fit_side_by_side() {
+        let (mut partials, mut random) = (Partials::default(), 1_u64);
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let offset = (random >> 33) as usize % (65_472 - 257);
+            assert_eq!(partials.insert(SourceId(0), offset, 65_472, &[1; 256], 1), Ok(None));
+            let runs = partials.symbols[&SourceId(0)].runs.len();
+            assert!(runs <= 65_472 / 257, "{runs} runs");
+        }
+    }
 }

@@ -57,9 +57,8 @@ impl Connection {
         let is_held = self.is_held(now, STREAMS);
         // If no further symbol may leave in parts, the peer is the limit and not the path.
         let is_sliced_out = |lane: &Lane| limit >= usize::from(self.path.mtu.current()) && !lane.sender.may_slice();
-        let has_none = |(id, lane): (u32, &Lane)| {
-            lane.sender.queued() == 0 || (id == STREAMS && is_held) || is_sliced_out(lane)
-        };
+        let has_none =
+            |(id, lane): (u32, &Lane)| lane.sender.queued() == 0 || (id == STREAMS && is_held) || is_sliced_out(lane);
         if self.path.app_limited.idle_since.is_none() && self.lanes.iter().all(has_none) {
             self.path.app_limited.idle_since = Some(now);
         }

@@ -278,7 +278,8 @@ mod tests {
             assert!(sender.slice(SourceId(n), 1_000, true));
         }
         assert!(!sender.slice(SourceId(MOST), 1_000, true));
-        let offsets: Vec<u16> = (0..2).filter_map(|packet| send(&mut sender, 1_000, packet)).map(|part| part.0).collect();
+        let offsets: Vec<u16> =
+            (0..2).filter_map(|packet| send(&mut sender, 1_000, packet)).map(|part| part.0).collect();
         offsets.into_iter().zip(0..).for_each(|(offset, n)| sender.on_slice_settled(SourceId(0), offset, n, true));
         assert!(sender.slice(SourceId(MOST), 1_000, true));
     }
