@@ -7,13 +7,14 @@
 use core::time::Duration;
 
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::Rebound;
 use tidewire_sim::report::{Run, Trial};
 use tidewire_sim::settings::Direction;
 
-use super::link;
+use super::{link, whole};
 
 /// The part of the goodput to compare with that must be reached.
 const PART: f64 = 0.9;
@@ -87,6 +88,13 @@ fn roam(row: Row, what: Rebound) -> Vec<(Duration, u64, u64)> {
     ages().zip(fresh).zip(roamed).map(|((age, fresh), roamed)| (age, fresh, roamed)).collect()
 }
 
+/// From now on IP packets of more than 1,260 bytes are lost.
+fn narrow(run: &mut Run) {
+    let links = run.pair.link_mut();
+    links.forward.set_mtu(Some(1_260));
+    links.back.set_mtu(Some(1_260));
+}
+
 /// Part of the rate, without headers, that arrives in each quarter of a second or round trip after the sender
 /// knows that the path is narrower, from `NARROWED` round trips on.
 fn narrowing(row: Row) -> Vec<f64> {
@@ -94,9 +102,7 @@ fn narrowing(row: Row) -> Vec<f64> {
     let began = run.began();
     run.until(began + row.change());
     assert_eq!(run.stats(row.from).datagram_size, 1_472, "{row:?}");
-    let links = run.pair.link_mut();
-    links.forward.set_mtu(Some(1_260));
-    links.back.set_mtu(Some(1_260));
+    narrow(&mut run);
     let limit = run.pair.now() + Duration::from_secs(20);
     let known = watch(&mut run, limit, |run| run.stats(row.from).datagram_size < 1_472);
     assert!(known < limit, "{row:?}: the size is not known");
@@ -153,6 +159,27 @@ fn a_roam_costs_two_round_trips() {
 #[test]
 fn a_narrower_path_is_filled_five_round_trips_after_its_size_is_known() {
     check_narrowings(&[(50, &[100]), (100, &[50])]);
+}
+
+/// Combinations of symbols that were made for the wider path fit no more. All of the symbols leave in parts, not
+/// those of one span in a round trip, however short the peer's spans are.
+#[test]
+fn a_lane_of_combinations_fills_a_narrower_path() {
+    for span in [256, 16, 2, 1] {
+        let link = link(&[(Direction::Both, "rate", "20mbit"), (Direction::Both, "rtt", "100ms")]);
+        let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, 10_000_000)], 7);
+        trial.near = Config::builder().profile("pipeline:16,1.25".parse().unwrap()).build().unwrap();
+        trial.far = Config::builder().max_span(span).build().unwrap();
+        let mut run = trial.start();
+        run.until(run.began() + Duration::from_secs(2));
+        narrow(&mut run);
+        run.until(run.began() + Duration::from_secs(100));
+        let report = run.report();
+        whole(&report);
+        println!("spans of {span}: {:.1} s, {:?}", report.seconds, report.far.symbols);
+        // 1.25 packets for each symbol, and a second until the size is known.
+        assert!(report.seconds < 7.5, "spans of {span}: {} s", report.seconds);
+    }
 }
 
 /// The table of rates and round trips.
