@@ -246,8 +246,8 @@ settings! {
     /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
     /// 256 KiB and 64 MiB).
     stream_window: u64 = limits.stream_window;
-    /// Upper limit of `stream_window` as it grows: it doubles while a reader uses it up within four round trips,
-    /// and while `max_memory` allows. All windows together grow by at most 64 MiB.
+    /// Upper limit of `stream_window` as it grows: it doubles while a reader uses it up within four round
+    /// trips, and while `max_memory` allows. All windows together grow by at most 64 MiB.
     max_stream_window: u64 = limits.max_stream_window;
     /// Maximum number of connections of the endpoint (default 10,000). At this number, HELLOs get no answer.
     /// Connections that the endpoint itself opens count too, but are not refused.

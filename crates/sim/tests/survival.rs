@@ -215,8 +215,8 @@ fn s03_another_address_keeps_the_goodput_of_a_long_path() {
     }
 }
 
-/// IP packets beyond 1,280 bytes are lost, and within five round trips of the moment that the sender knows it, the
-/// path is full: nine tenths of the rate without headers.
+/// IP packets beyond 1,280 bytes are lost, and within five round trips of the moment that the sender knows
+/// it, the path is full: nine tenths of the rate without headers.
 #[test]
 fn s04_a_narrower_path_is_filled_with_the_symbols_of_before() {
     for from in [End::Near, End::Far] {

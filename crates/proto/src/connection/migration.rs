@@ -102,13 +102,7 @@ impl Connection {
     fn start_path(&mut self, now: Time, address: SocketAddr, same: bool) {
         self.give_up_flight(now);
         if !same {
-            // The first flight leaves within a round trip of the old path, until the new one shows its own. Sent at
-            // once it would make a queue, which ends start-up.
-            let rtt = self.path.rtt.least_or_zero();
             self.path.renew(now, self.config.profile.rate_control.build());
-            if !rtt.is_zero() {
-                self.path.rate.on_handshake(rtt);
-            }
         }
         let path = &mut self.path;
         path.remote = address;

@@ -20,8 +20,8 @@ use crate::wire::{Frame, Writer};
 
 /// Datagram size that every path supports.
 pub(super) const BASE_SIZE: usize = BASE_DATAGRAM as usize;
-/// Length of what a packet with a part of a symbol carries beside it, at most: of the SLICE the type, lane, id,
-/// and offset, total and length of at most four bytes each.
+/// Length of what a packet with a part of a symbol carries beside it, at most: of the SLICE the type, lane,
+/// id, and offset, total and length of at most four bytes each.
 const SLICE_OVERHEAD: usize = PACKET_OVERHEAD + 1 + 1 + 8 + 4 + 4 + 4;
 
 impl Connection {
@@ -53,8 +53,8 @@ impl Connection {
         sender.owed_slice(room).map(|slice| Slot::Slice(lane, slice))
     }
 
-    /// Returns the part that must be sent next, if it fits a slot of `limit` bytes. `Break(None)` means that it
-    /// must wait for the next batch.
+    /// Returns the part that must be sent next, if it fits a slot of `limit` bytes. `Break(None)` means that
+    /// it must wait for the next batch.
     pub(super) fn owed_slice(&mut self, lane: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let room = self.slice_room();
         let owed = self.lanes.get_mut(lane).and_then(|Lane { sender, .. }| sender.owed_slice(room));

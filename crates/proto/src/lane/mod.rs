@@ -43,9 +43,9 @@ pub(crate) const STREAMS: u32 = 0;
 /// Maximum number of lanes of a connection in each direction (docs/wire.md section 5).
 pub(crate) const MAX_LANES: usize = 16;
 
-/// Maximum number of symbols of a lane that may be in flight in parts, and that a receiver keeps parts of, for
-/// a credit of `credit` symbols (docs/wire.md section 5). A receiver grants four times what arrives in a round
-/// trip, so this is a bandwidth-delay product.
+/// Maximum number of symbols of a lane that may be in flight in parts, and that a receiver keeps parts of,
+/// for a credit of `credit` symbols (docs/wire.md section 5). A receiver grants four times what arrives in a
+/// round trip, so this is a bandwidth-delay product.
 fn most_sliced(credit: u64) -> usize {
     usize::try_from(credit / 4).unwrap_or(usize::MAX)
 }

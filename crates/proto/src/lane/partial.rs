@@ -12,8 +12,9 @@ use tidewire_codec::SourceId;
 
 use crate::close::CloseCode;
 
-/// Shortest part that does not end its symbol (docs/wire.md section 5). It bounds the runs of a symbol. Chosen:
-/// less than half of what the shortest full packet takes, so that a sender can cut any part in equal halves.
+/// Shortest part that does not end its symbol (docs/wire.md section 5). It bounds the runs of a symbol.
+/// Chosen: less than half of what the shortest full packet takes, so that a sender can cut any part in equal
+/// halves.
 pub(super) const SHORTEST_PART: usize = 256;
 
 /// Adjacent bytes of a symbol. Two runs of a symbol never touch, and each holds at least one whole part.
@@ -47,8 +48,8 @@ pub(super) struct Partials {
 
 impl Partials {
     /// Takes a part. Returns the symbol when it is complete. A part that contradicts an earlier one is a
-    /// `protocol` error, and so is a short one. At most `most` symbols are kept. The caller has checked that the
-    /// part lies within `total`, and that `total` is allowed.
+    /// `protocol` error, and so is a short one. At most `most` symbols are kept. The caller has checked that
+    /// the part lies within `total`, and that `total` is allowed.
     pub(super) fn insert(
         &mut self,
         id: SourceId,

@@ -1,5 +1,5 @@
-//! Symbols in parts (SLICE) that never become whole: one byte of many symbols, all but one byte of many, and many
-//! parts of one.
+//! Symbols in parts (SLICE) that never become whole: one byte of many symbols, all but one byte of many, and
+//! many parts of one.
 
 use tidewire_codec::SourceId;
 use tidewire_proto::config::Config;
@@ -19,8 +19,8 @@ fn part(id: u64, offset: usize, total: usize, bytes: &[u8]) -> Frame<'_> {
     Frame::Slice { lane: 0, layout: Layout::Sliding, id: SourceId(id), offset, total, bytes }
 }
 
-/// Sends packets of several parts each. Returns the most memory held, what the connection says it holds, and how
-/// it ended.
+/// Sends packets of several parts each. Returns the most memory held, what the connection says it holds, and
+/// how it ended.
 fn flood<'a>(config: Config, parts: impl Iterator<Item = Frame<'a>>, each: usize) -> (isize, isize, Vec<CloseReason>) {
     let mut host = Host::new(config, 2);
     let mut peer = host.meet(1);

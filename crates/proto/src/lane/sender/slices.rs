@@ -4,8 +4,8 @@
 //! The bytes of a numbered symbol never change. So a symbol that was numbered while the path MTU was larger
 //! is sent as SLICE frames (docs/wire.md section 5). A symbol is cut into equal parts that fit the present
 //! path MTU, and a part is cut again if the MTU falls further. Only lost parts are sent again. At most
-//! [`most_sliced`] symbols are in flight in parts: a receiver keeps no more, and the sender must not take a part
-//! as received that the receiver dropped.
+//! [`most_sliced`] symbols are in flight in parts: a receiver keeps no more, and the sender must not take a
+//! part as received that the receiver dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,8 +74,8 @@ impl LaneSender {
         self.sliced.symbols.len() < most_sliced(self.sliced.credit)
     }
 
-    /// From now on, sends a symbol that is out in parts of at most `room` bytes. `again` means that it was sent
-    /// as a whole before. Returns whether the symbol is now sent in parts.
+    /// From now on, sends a symbol that is out in parts of at most `room` bytes. `again` means that it was
+    /// sent as a whole before. Returns whether the symbol is now sent in parts.
     pub(crate) fn slice(&mut self, id: SourceId, room: usize, again: bool) -> bool {
         let known = self.sliced.symbols.contains_key(&id);
         let Some(index) = self.index(id).filter(|_| known || self.may_slice()) else { return false };

@@ -104,9 +104,9 @@ impl LaneSender {
         }
     }
 
-    /// A repair over symbols from `first` on no longer fits the path, so others do not either. From now on, all
-    /// symbols from `first` on that were not sent themselves count as lost, unless the peer is known to have
-    /// enough to decode them.
+    /// A repair over symbols from `first` on no longer fits the path, so others do not either. From now on,
+    /// all symbols from `first` on that were not sent themselves count as lost, unless the peer is known to
+    /// have enough to decode them.
     pub(crate) fn lose_withheld(&mut self, first: SourceId) {
         for id in (first.0..self.ids.sent.0).map(SourceId) {
             if let Some(index) = self.index(id)
