@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
-/// Hashes of holes take one of this many parts of the time. Chosen: a sender that reads and hashes its holes is
-/// slower than a quarter of a core (`docs/transfer.md` section 4).
+/// Hashes of holes take one of this many parts of the time. Chosen: a sender that reads and hashes its holes
+/// is slower than a quarter of a core (`docs/transfer.md` section 4).
 const SHARE: u32 = 4;
 /// Time that may be owed. Chosen: a file with holes of a gigabyte waits for nothing.
 const AHEAD: Duration = Duration::from_secs(1);
