@@ -1,9 +1,10 @@
 //! What connections cost an endpoint beside each other: many idle ones (part `many`), and a hostile peer that
 //! holds the right keys (parts `hostile`, `blocks` and `sockets`); `idle` is `many` over a socket.
 //!
-//! `cargo run --release -p tidewire --example endpoint_cost [-- many|hostile|blocks|sockets|idle]`. In `many`,
-//! `hostile` and `blocks` the endpoint runs without a socket and in virtual time, driven as the library's driver drives
-//! it. Close everything else first; where others use the machine, put `chrt -f 1` in front.
+//! `cargo run --release -p tidewire --example endpoint_cost [-- many|hostile|blocks|sockets|idle]`. In
+//! `many`, `hostile` and `blocks` the endpoint runs without a socket and in virtual time, driven as the
+//! library's driver drives it. Close everything else first; where others use the machine, put `chrt -f 1` in
+//! front.
 
 mod blocks;
 mod floods;
