@@ -146,13 +146,13 @@ mod tests {
             (0, 0, vec![]),
             (9, 9, vec![]),
             (16, 16, vec![]),
-            (9, 30, vec![9..10]),
-            (9, 30, vec![9..10, 15..17, 28..30]),
-            (12, 32, vec![12..13, 20..24]),
-            (12, 32, vec![12..32]),
-            (0, 48, vec![0..7, 47..48]),
+            (9, 30, vec![(9, 10)]),
+            (9, 30, vec![(9, 10), (15, 17), (28, 30)]),
+            (12, 32, vec![(12, 13), (20, 24)]),
+            (12, 32, vec![(12, 32)]),
+            (0, 48, vec![(0, 7), (47, 48)]),
         ] {
-            let undecoded = runs.iter().map(|run| SourceId(run.start)..SourceId(run.end)).collect();
+            let undecoded = runs.iter().map(|&(start, end)| SourceId(start)..SourceId(end)).collect();
             let report = Report { edge: SourceId(edge), end: SourceId(end), undecoded, ..Report::default() };
             let (mut blocks, mut gone) = (blocks(10), Vec::new());
             let kept: Vec<_> = blocks.iter().copied().filter(|block| !report.is_all_decoded(block.span())).collect();

@@ -1,6 +1,7 @@
 //! The repairs of a lane that are in flight, for policies ([`InFlight`]) and for the settled edge.
 //!
-//! The lane's sender adds each repair when it is sent, and settles it when its packet is acknowledged or lost.
+//! The lane's sender adds each repair when it is sent, and settles it when its packet is acknowledged or
+//! lost.
 
 use super::withheld::FirstMixed;
 use crate::redundancy::InFlight;
