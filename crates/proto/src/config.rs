@@ -150,7 +150,7 @@ impl Default for Config {
                 message_memory: MESSAGE_RING,
                 max_streams: 128,
                 stream_window: 256 << 10,
-                max_stream_window: 16 << 20,
+                max_stream_window: 64 << 20,
                 max_connections: 10_000,
                 max_memory: 1 << 30,
             },
@@ -244,9 +244,10 @@ settings! {
     /// Number of streams that the peer may have open (default 128).
     max_streams: u64 = limits.max_streams;
     /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
-    /// 256 KiB and 16 MiB).
+    /// 256 KiB and 64 MiB).
     stream_window: u64 = limits.stream_window;
-    /// Upper limit of `stream_window` as it grows.
+    /// Upper limit of `stream_window` as it grows: it doubles while a reader uses it up within four round
+    /// trips, and while `max_memory` allows. All windows together grow by at most 64 MiB.
     max_stream_window: u64 = limits.max_stream_window;
     /// Maximum number of connections of the endpoint (default 10,000). At this number, HELLOs get no answer.
     /// Connections that the endpoint itself opens count too, but are not refused.

@@ -39,6 +39,7 @@ impl Connection {
     pub(crate) fn allow_memory(&mut self, spare: usize) {
         self.receiving.receiver.allow_memory(spare);
         self.lanes.streams.sender.spare = spare;
+        self.streams.allow_memory(spare);
         self.receiving.inbound.values_mut().for_each(|inbound| inbound.receiver.allow_memory(spare));
     }
 

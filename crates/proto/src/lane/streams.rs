@@ -27,7 +27,7 @@ const WIDEN_ROUNDS: u32 = 4;
 
 /// Number of bytes by which the windows of all streams together may grow beyond their initial sizes. A peer
 /// whose readers first keep up and then stall must not hold `max_stream_window` for each of 4,096 streams.
-/// Chosen: four of the largest default windows.
+/// Chosen: one of the largest default windows, 1 Gbit/s over half a second.
 const MAX_WIDENED: u64 = 64 << 20;
 
 /// Number of streams whose credit one FEEDBACK carries: half of what the wire format allows, so that
@@ -99,8 +99,9 @@ struct Windows {
     max: u64,
     /// The peer's window of a new stream.
     peer: u64,
-    /// Number of bytes by which our windows have grown.
+    /// Number of bytes by which our windows have grown, and by which they may grow now.
     widened: u64,
+    spare: u64,
 }
 
 /// Bytes that the application has not read.
@@ -119,7 +120,7 @@ impl Streams {
             side,
             open: BTreeMap::new(),
             numbers: Numbers { remote_limit: streams, remote_confirmed: streams, ..Numbers::default() },
-            windows: Windows { initial: window, max: max_window.max(window), ..Windows::default() },
+            windows: Windows { initial: window, max: max_window.max(window), spare: u64::MAX, ..Windows::default() },
             scheduler: Scheduler::default(),
             starved: 0,
             control: VecDeque::new(),
@@ -292,6 +293,11 @@ impl Streams {
         }
     }
 
+    /// Allows the windows to grow by `bytes`.
+    pub(crate) fn allow_memory(&mut self, bytes: usize) {
+        self.windows.spare = bytes as u64;
+    }
+
     /// Moves the byte limit of a stream after a read. Returns whether the peer should be told.
     pub(crate) fn update_limit(&mut self, id: StreamId, now: Time, rtt: Duration) -> bool {
         let Some(stream) = self.open.get_mut(&id.0) else { return false };
@@ -301,8 +307,10 @@ impl Streams {
         }
         if now.since(since) < rtt * WIDEN_ROUNDS {
             let window = stream.incoming.window();
-            let more = window.min(self.windows.max.saturating_sub(window)).min(MAX_WIDENED - self.windows.widened);
-            self.windows.widened += more;
+            let windows = &mut self.windows;
+            let most = (MAX_WIDENED - windows.widened).min(windows.spare);
+            let more = window.min(windows.max.saturating_sub(window)).min(most);
+            (windows.widened, windows.spare) = (windows.widened + more, windows.spare - more);
             stream.incoming.widen(more);
         }
         stream.limit_moved = Some(now);

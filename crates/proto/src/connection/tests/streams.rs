@@ -151,3 +151,19 @@ fn windows_widen_together_no_further_than_their_bound() {
     let total: u64 = us.streams.windows().sum();
     assert!(total > 100 << 20 && total <= (64 << 20) + 64 * (1 << 20), "{total}");
 }
+
+#[test]
+fn a_window_widens_only_while_there_is_memory() {
+    let widened = |spare: usize| {
+        let config = Config::builder().stream_window(1 << 20).build().expect("in range");
+        let (mut us, mut peer) = connected(config);
+        us.allow_memory(spare);
+        for n in 0..4_000 {
+            peer.symbol(&mut us, n, &[data(0, 1_100 * n, false, &[0; 1_100])]);
+            us.consume(peer.now, StreamId(0), 1_100);
+        }
+        us.streams.windows().sum::<u64>() - (1 << 20)
+    };
+    assert_eq!((widened(0), widened(3 << 20)), (0, 3 << 20));
+    assert!(widened(usize::MAX) > 3 << 20);
+}
