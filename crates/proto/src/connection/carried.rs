@@ -14,8 +14,9 @@ pub(super) enum Data {
     Base { lane: u32 },
     /// A source symbol of a lane.
     Source { lane: u32, id: SourceId, again: bool },
-    /// Part of a source symbol of a lane. `again` means that the whole symbol was sent before.
-    Slice { lane: u32, id: SourceId, part: u16, again: bool },
+    /// The part of a source symbol of a lane that begins at `offset`. `again` means that the whole symbol was
+    /// sent before.
+    Slice { lane: u32, id: SourceId, offset: u16, again: bool },
     /// A combination of a generation of the relayed lane.
     Recoded { generation: u64 },
     /// A repair symbol over `count` source symbols from `first`.

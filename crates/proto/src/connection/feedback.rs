@@ -14,7 +14,7 @@ use super::{CloseCode, Connection};
 use crate::Time;
 use crate::event::Event;
 use crate::ids::LaneId;
-use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
+use crate::lane::{LaneReceiver, MAX_LANES, STREAMS};
 use crate::path::{AckSample, Cause, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::trace::TraceEvent;
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, StreamCreditRepr, Writer, time_units};
@@ -245,9 +245,9 @@ impl Connection {
                     self.on_recoded_settled(generation);
                 }
             }
-            Carried::Data(Data::Slice { lane, id, part, .. }) => {
+            Carried::Data(Data::Slice { lane, id, offset, .. }) => {
                 let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
-                sender.on_slice_settled(Slice { id, part }, n, arrived);
+                sender.on_slice_settled(id, offset, n, arrived);
             }
             Carried::SizeProbe => {
                 match arrived {

@@ -20,7 +20,7 @@ pub(crate) use job::{Decode, Decoded, Encode, Encoded};
 pub use messages::Message;
 pub(crate) use messages::{MAX_MESSAGE, Messages};
 pub(crate) use receiver::{Arrival, LaneReceiver};
-pub(crate) use sender::{LaneSender, Slice};
+pub(crate) use sender::{LaneSender, Slice, SliceBytes};
 pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
@@ -43,9 +43,12 @@ pub(crate) const STREAMS: u32 = 0;
 /// Maximum number of lanes of a connection in each direction (docs/wire.md section 5).
 pub(crate) const MAX_LANES: usize = 16;
 
-/// Maximum number of symbols of a lane that may be in flight in parts, and that a receiver keeps parts of
-/// (docs/wire.md section 5).
-pub(crate) const MAX_SLICED: usize = 64;
+/// Maximum number of symbols of a lane that may be in flight in parts, and that a receiver keeps parts of,
+/// for a credit of `credit` symbols (docs/wire.md section 5). A receiver grants four times what arrives in a
+/// round trip, so this is a bandwidth-delay product.
+fn most_sliced(credit: u64) -> usize {
+    usize::try_from(credit / 4).unwrap_or(usize::MAX)
+}
 
 /// Default of the bytes in the ring of a message lane: room for four messages of maximum length, and some
 /// spare. The ring never has fewer than [`INITIAL_CREDIT`] symbols.

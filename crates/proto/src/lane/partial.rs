@@ -1,77 +1,145 @@
 //! Collects symbols that arrive in parts (SLICE) until they are complete: the receiving side of
 //! `sender/slices.rs`.
 //!
-//! The parts are not kept in the decoder's ring, because the slot of a missing symbol may hold a row. An
-//! honest sender has at most [`MAX_SLICED`] such symbols in flight, and gives one up only by moving the base
-//! past it. So if there is no room for another symbol, the lowest id is dropped.
+//! The parts are not kept in the decoder's ring, because the slot of a missing symbol may hold a row. Memory
+//! grows with the bytes that came, not with the length that a part states. An honest sender has as few such
+//! symbols in flight as [`super::most_sliced`] says, and gives one up only by moving the base past it. So if
+//! there is no room for another symbol, the lowest id is dropped.
+
+use std::collections::BTreeMap;
 
 use tidewire_codec::SourceId;
 
-use super::MAX_SLICED;
 use crate::close::CloseCode;
+
+/// Shortest part that does not end its symbol (docs/wire.md section 5). It bounds the runs of a symbol.
+/// Chosen: less than half of what the shortest full packet takes, so that a sender can cut any part in equal
+/// halves.
+pub(super) const SHORTEST_PART: usize = 256;
+
+/// Adjacent bytes of a symbol. Two runs of a symbol never touch, and each holds at least one whole part.
+#[derive(Debug)]
+struct Run {
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+impl Run {
+    fn end(&self) -> usize {
+        self.offset + self.bytes.len()
+    }
+}
 
 /// A symbol of which some parts were received.
 #[derive(Debug)]
 struct Partial {
-    id: SourceId,
-    bytes: Vec<u8>,
-    /// One bit for each byte received, and the number of bytes received.
-    there: Vec<u64>,
-    count: usize,
+    total: usize,
+    /// In ascending order.
+    runs: Vec<Run>,
 }
 
 /// The symbols of a lane of which some parts were received.
 #[derive(Debug, Default)]
 pub(super) struct Partials {
-    symbols: Vec<Partial>,
+    symbols: BTreeMap<SourceId, Partial>,
+    /// Bytes of memory of all symbols.
+    memory: usize,
 }
 
 impl Partials {
     /// Takes a part. Returns the symbol when it is complete. A part that contradicts an earlier one is a
-    /// `protocol` error. The caller has checked that the part lies within `total`, and that `total` is
-    /// allowed.
+    /// `protocol` error, and so is a short one. At most `most` symbols are kept. The caller has checked that
+    /// the part lies within `total`, and that `total` is allowed.
     pub(super) fn insert(
         &mut self,
         id: SourceId,
         offset: usize,
         total: usize,
         part: &[u8],
+        most: usize,
     ) -> Result<Option<Vec<u8>>, CloseCode> {
-        let known = self.symbols.iter().position(|symbol| symbol.id == id);
-        let at = known.unwrap_or_else(|| {
-            if self.symbols.len() >= MAX_SLICED
-                && let Some((lowest, _)) = self.symbols.iter().enumerate().min_by_key(|(_, symbol)| symbol.id)
-            {
-                self.symbols.swap_remove(lowest);
-            }
-            self.symbols.push(Partial { id, bytes: vec![0; total], there: vec![0; total.div_ceil(64)], count: 0 });
-            self.symbols.len() - 1
-        });
-        let symbol = &mut self.symbols[at];
-        if symbol.bytes.len() != total {
+        if part.len() < SHORTEST_PART && offset + part.len() < total {
             return Err(CloseCode::Protocol);
         }
-        for (at, &byte) in (offset..total).zip(part) {
-            let (word, bit) = (&mut symbol.there[at / 64], 1 << (at % 64));
-            if *word & bit == 0 {
-                (*word, symbol.bytes[at]) = (*word | bit, byte);
-                symbol.count += 1;
-            } else if symbol.bytes[at] != byte {
-                return Err(CloseCode::Protocol);
-            }
+        let symbol = self.symbols.entry(id).or_insert_with(|| Partial { total, runs: Vec::new() });
+        if symbol.total != total {
+            return Err(CloseCode::Protocol);
         }
-        let whole = symbol.count == total;
-        Ok(whole.then(|| self.symbols.swap_remove(at).bytes))
+        self.memory -= if symbol.runs.is_empty() { 0 } else { symbol.memory() };
+        let taken = symbol.insert(offset, part);
+        self.memory += symbol.memory();
+        taken?;
+        if symbol.is_whole() {
+            return Ok(self.remove(id).and_then(|symbol| symbol.runs.into_iter().next()).map(|run| run.bytes));
+        }
+        while self.symbols.len() > most
+            && let Some((&lowest, _)) = self.symbols.first_key_value()
+        {
+            self.remove(lowest);
+        }
+        Ok(None)
+    }
+
+    fn remove(&mut self, id: SourceId) -> Option<Partial> {
+        let symbol = self.symbols.remove(&id)?;
+        self.memory -= symbol.memory();
+        Some(symbol)
     }
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
-        self.symbols.iter().map(|symbol| symbol.bytes.capacity() * 9 / 8).sum()
+        self.memory
     }
 
-    /// Forgets the symbols for which `is_known` is true.
-    pub(super) fn forget(&mut self, is_known: impl Fn(SourceId) -> bool) {
-        self.symbols.retain(|symbol| !is_known(symbol.id));
+    /// Forgets a symbol that became known or was skipped.
+    pub(super) fn forget(&mut self, id: SourceId) {
+        self.remove(id);
+    }
+}
+
+impl Partial {
+    /// Takes a part. Copies at most its bytes and the symbol once.
+    fn insert(&mut self, offset: usize, part: &[u8]) -> Result<(), CloseCode> {
+        let end = offset + part.len();
+        // The runs that the part overlaps or touches.
+        let first = self.runs.partition_point(|run| run.end() < offset);
+        let last = self.runs.partition_point(|run| run.offset <= end);
+        let Some(joined) = self.runs.get(first..last).filter(|runs| !runs.is_empty()) else {
+            self.runs.reserve_exact(1);
+            self.runs.insert(first, Run { offset, bytes: part.to_vec() });
+            return Ok(());
+        };
+        for run in joined {
+            let (from, to) = (run.offset.max(offset), run.end().min(end));
+            if run.bytes[from - run.offset..to - run.offset] != part[from - offset..to - offset] {
+                return Err(CloseCode::Protocol);
+            }
+        }
+        let (begin, stop) = (joined[0].offset.min(offset), joined[joined.len() - 1].end().max(end));
+        if joined.len() == 1 && begin == joined[0].offset {
+            let run = &mut self.runs[first];
+            let known = run.end();
+            run.bytes.reserve_exact(stop - known);
+            run.bytes.extend_from_slice(&part[known.min(end) - offset..]);
+            return Ok(());
+        }
+        let mut bytes = vec![0; stop - begin];
+        bytes[offset - begin..end - begin].copy_from_slice(part);
+        for run in joined {
+            bytes[run.offset - begin..run.end() - begin].copy_from_slice(&run.bytes);
+        }
+        self.runs.splice(first..last, [Run { offset: begin, bytes }]);
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.runs.first().is_some_and(|run| run.bytes.len() == self.total)
+    }
+
+    /// Bytes of memory, with the entry in the table, whose nodes are at least half full.
+    fn memory(&self) -> usize {
+        let runs = self.runs.iter().map(|run| run.bytes.capacity()).sum::<usize>();
+        2 * size_of::<(SourceId, Self)>() + self.runs.capacity() * size_of::<Run>() + runs
     }
 }
 
@@ -79,37 +147,78 @@ impl Partials {
 mod tests {
     use super::*;
 
-    #[test]
-    fn parts_in_any_order_and_overlap_make_the_symbol() {
-        let symbol: Vec<u8> = (0..200).collect();
-        let mut partials = Partials::default();
-        let mut insert = |from: usize, to: usize| partials.insert(SourceId(5), from, 200, &symbol[from..to]);
-        assert_eq!(insert(150, 200), Ok(None));
-        assert_eq!(insert(100, 180), Ok(None));
-        assert_eq!(insert(100, 180), Ok(None));
-        assert_eq!(insert(0, 99), Ok(None));
-        assert_eq!(insert(99, 100), Ok(Some(symbol.clone())));
-        assert!(partials.symbols.is_empty());
+    const MOST: usize = 64;
+
+    /// The byte at each offset of a symbol of `total` bytes.
+    fn symbol(total: usize) -> Vec<u8> {
+        (0..total).map(|at| (at * 7 % 251) as u8).collect()
     }
 
     #[test]
-    fn parts_that_contradict_each_other_are_refused() {
+    fn parts_in_any_order_and_overlap_make_the_symbol() {
+        let symbol = symbol(2_000);
         let mut partials = Partials::default();
-        assert_eq!(partials.insert(SourceId(5), 0, 200, &[1; 10]), Ok(None));
-        assert_eq!(partials.insert(SourceId(5), 10, 201, &[1; 10]), Err(CloseCode::Protocol));
-        assert_eq!(partials.insert(SourceId(5), 9, 200, &[2; 10]), Err(CloseCode::Protocol));
+        let mut insert = |from: usize, to: usize| partials.insert(SourceId(5), from, 2_000, &symbol[from..to], MOST);
+        for (from, to) in [(1_500, 2_000), (1_000, 1_800), (1_000, 1_800), (300, 600), (0, 299), (1_999, 2_000)] {
+            assert_eq!(insert(from, to), Ok(None), "{from}");
+        }
+        assert_eq!(insert(600, 900), Ok(None), "the bytes from 299 on and from 900 on are missing");
+        assert_eq!(insert(200, 460), Ok(None));
+        assert_eq!(insert(744, 1_000), Ok(Some(symbol.clone())));
+        assert_eq!((partials.symbols.len(), partials.memory()), (0, 0));
+    }
+
+    #[test]
+    fn parts_that_contradict_each_other_or_are_short_are_refused() {
+        let mut partials = Partials::default();
+        assert_eq!(partials.insert(SourceId(5), 0, 2_000, &[1; 300], MOST), Ok(None));
+        assert_eq!(partials.insert(SourceId(5), 300, 2_001, &[1; 300], MOST), Err(CloseCode::Protocol));
+        assert_eq!(partials.insert(SourceId(5), 299, 2_000, &[2; 300], MOST), Err(CloseCode::Protocol));
+        assert_eq!(partials.insert(SourceId(5), 1_000, 2_000, &[1; SHORTEST_PART - 1], MOST), Err(CloseCode::Protocol));
+        assert_eq!(partials.insert(SourceId(5), 1_999, 2_000, &[1], MOST), Ok(None), "it ends the symbol");
     }
 
     #[test]
     fn the_lowest_gives_way_when_there_are_too_many() {
         let mut partials = Partials::default();
-        for id in (0..=MAX_SLICED as u64).rev() {
-            assert_eq!(partials.insert(SourceId(id), 0, 2, &[1]), Ok(None));
+        for id in (0..=MOST as u64).rev() {
+            assert_eq!(partials.insert(SourceId(id), 0, 600, &[1; 300], MOST), Ok(None));
         }
-        assert_eq!(partials.symbols.len(), MAX_SLICED);
-        assert_eq!(partials.insert(SourceId(1), 1, 2, &[2]), Ok(None), "the lowest symbol was dropped");
-        assert_eq!(partials.insert(SourceId(9), 1, 2, &[2]), Ok(Some(vec![1, 2])));
-        partials.forget(|id| id < SourceId(100));
-        assert!(partials.symbols.is_empty());
+        assert_eq!(partials.symbols.len(), MOST);
+        assert_eq!(partials.insert(SourceId(0), 300, 600, &[2; 300], MOST), Ok(None), "the lowest was dropped");
+        let whole = partials.insert(SourceId(9), 300, 600, &[2; 300], MOST).expect("no fault").expect("whole");
+        assert_eq!((whole.len(), partials.symbols.len()), (600, MOST - 1));
+        (0..100).for_each(|id| partials.forget(SourceId(id)));
+        assert_eq!(partials.memory(), 0);
+    }
+
+    /// One byte of each of many symbols, and the parts of one symbol in the order that copies most.
+    #[test]
+    fn memory_follows_the_bytes_that_came() {
+        let mut partials = Partials::default();
+        for id in 0..1_000 {
+            assert_eq!(partials.insert(SourceId(id), 65_471, 65_472, &[1], 1_000), Ok(None));
+        }
+        assert!(partials.memory() <= 1_000 * 256, "{} bytes", partials.memory());
+        (0..1_000).for_each(|id| partials.forget(SourceId(id)));
+        for offset in (0..65_472 - 256).rev().step_by(255) {
+            assert!(partials.insert(SourceId(0), offset, 65_472, &[1; 256], 1_000).is_ok());
+            let came = 65_472 - offset;
+            assert!(partials.memory() <= came + 256, "{} bytes for {came}", partials.memory());
+        }
+        assert_eq!(partials.symbols[&SourceId(0)].runs.len(), 1);
+    }
+
+    /// The runs bound the work for a part, and its bytes and one copy of the symbol do.
+    #[test]
+    fn no_parts_make_more_runs_than_fit_side_by_side() {
+        let (mut partials, mut random) = (Partials::default(), 1_u64);
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let offset = (random >> 33) as usize % (65_472 - 257);
+            assert_eq!(partials.insert(SourceId(0), offset, 65_472, &[1; 256], 1), Ok(None));
+            let runs = partials.symbols[&SourceId(0)].runs.len();
+            assert!(runs <= 65_472 / 257, "{runs} runs");
+        }
     }
 }

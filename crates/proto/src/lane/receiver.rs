@@ -17,7 +17,7 @@ use tidewire_codec::{Code, Elimination, Limits, Reception, RepairId, SourceId};
 use super::job;
 use super::partial::Partials;
 use super::store::Store;
-use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
+use super::{INITIAL_CREDIT, SMALLEST_RING, most_sliced, most_symbols};
 use crate::Time;
 use crate::close::CloseCode;
 use crate::ids::LaneId;
@@ -130,8 +130,8 @@ pub(crate) struct LaneReceiver {
 
 impl LaneReceiver {
     /// The receiver of `lane`. `slot_len` is the length of the longest symbol, `max_span` the longest span.
-    /// The ring may grow to `memory` bytes. Jobs of at most `inline` products run immediately. `elimination`
-    /// is for generations of sparse codes.
+    /// The ring and symbols in parts may take `memory` bytes together. Jobs of at most `inline` products run
+    /// immediately. `elimination` is for generations of sparse codes.
     pub(crate) fn new(
         lane: LaneId,
         slot_len: usize,
@@ -140,7 +140,7 @@ impl LaneReceiver {
         inline: usize,
         elimination: Elimination,
     ) -> Self {
-        let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
+        let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory / 5 * 4));
         let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
         let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows };
         Self {
@@ -217,14 +217,11 @@ impl LaneReceiver {
         if total > self.slot_len {
             return Err(CloseCode::Protocol);
         }
-        let store = &self.store;
-        let is_known = |id| store.is_decoded(id);
-        self.partials.forget(is_known);
-        if is_known(id) {
+        if self.store.is_decoded(id) {
             self.count_redundant(now);
             return Ok(false);
         }
-        match self.partials.insert(id, offset, total, part)? {
+        match self.partials.insert(id, offset, total, part, most_sliced(self.credit.now as u64))? {
             // Count it as a retransmission, because its send time may be that of an earlier transmission.
             Some(symbol) => {
                 self.make_room(self.edge, SourceId(id.0 + 1), delivery)?;
@@ -321,7 +318,7 @@ impl LaneReceiver {
 
     /// Doubles the credit if `symbols` is more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
-        let more = (2 * self.credit.now * self.slot_len).saturating_sub(self.granted());
+        let more = self.promised(2 * self.credit.now).saturating_sub(self.granted());
         if symbols > self.credit.now as u64 / GROW_DIVISOR
             && self.credit.now < self.credit.max
             && more <= self.credit.spare
@@ -334,7 +331,12 @@ impl LaneReceiver {
     /// Bytes that the lane holds, or will hold when the peer uses a credit that was raised.
     pub(crate) fn granted(&self) -> usize {
         let promised = if self.credit.now > INITIAL_CREDIT { self.credit.now } else { 0 };
-        self.memory().max(promised * self.slot_len)
+        self.memory().max(self.promised(promised))
+    }
+
+    /// Bytes of the ring, and of symbols in parts, for a credit of `symbols`.
+    fn promised(&self, symbols: usize) -> usize {
+        (symbols + most_sliced(symbols as u64)) * self.slot_len
     }
 
     /// Ids from here on are refused.
@@ -378,6 +380,7 @@ impl LaneReceiver {
         let mut count = 0;
         while let Some(decoded) = self.store.poll_decoded() {
             count += 1;
+            self.partials.forget(decoded.id);
             if decoded.repaired {
                 self.set_origin(decoded.id, Origin::Repaired);
                 self.trace.repaired(now, decoded.id);
@@ -400,6 +403,7 @@ impl LaneReceiver {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
         let (id, symbol) = (self.edge, self.store.symbol(self.edge));
         self.edge = SourceId(self.edge.0 + 1);
+        self.partials.forget(id);
         let origin = match origin {
             Origin::Unknown if symbol.is_none() => SymbolOrigin::GivenUp,
             Origin::Repaired => SymbolOrigin::Repaired,

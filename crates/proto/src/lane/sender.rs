@@ -26,8 +26,8 @@ use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
 use self::in_flight::InFlight;
 use self::repairs::RepairKeys;
-pub(crate) use self::slices::Slice;
-use self::slices::Sliced;
+use self::slices::Slicing;
+pub(crate) use self::slices::{Slice, SliceBytes};
 use self::window::Window;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
@@ -71,8 +71,7 @@ pub(crate) struct LaneSender {
     repairs: InFlight,
     /// Lost source symbols, lowest first. Stale entries are removed when they reach the top.
     lost: BinaryHeap<Reverse<SourceId>>,
-    /// Symbols that are sent in parts, in the order in which that began.
-    sliced: VecDeque<Sliced>,
+    sliced: Slicing,
     keys: RepairKeys,
     ahead: Ahead,
     pace: Pace,
@@ -147,7 +146,7 @@ impl LaneSender {
             reported: Reported::default(),
             repairs: InFlight::default(),
             lost: BinaryHeap::new(),
-            sliced: VecDeque::new(),
+            sliced: Slicing::new(peer_limit),
             keys: RepairKeys::default(),
             ahead: Ahead::default(),
             pace: Pace::default(),
@@ -283,6 +282,7 @@ impl LaneSender {
             return true;
         }
         self.reported.packet = Some(number);
+        self.sliced.on_credit(report.limit.since(report.edge));
         self.reported.report.edge = report.edge.max(self.reported.report.edge);
         self.reported.report.end = report.end.max(report.edge);
         self.reported.report.deficit = report.deficit;
@@ -292,6 +292,7 @@ impl LaneSender {
         self.reported.report.regions.extend(report.regions);
         self.reported.report.serial += 1;
         self.forget_decoded();
+        self.forget_sliced();
         if self.is_base_news() {
             self.forget_given_up();
         }
@@ -337,9 +338,7 @@ impl LaneSender {
             }
             self.ids.settled = SourceId(self.ids.settled.0 + 1);
         }
-        if !self.sliced.is_empty() {
-            self.forget_sliced();
-        }
+        self.sliced.release_before(self.ids.base);
     }
 
     /// Whether the peer reported the symbol as decoded.
@@ -396,7 +395,7 @@ impl LaneSender {
 
     /// Bytes of memory held in symbols.
     pub(crate) fn memory(&self) -> usize {
-        self.window.memory() + self.ahead.memory()
+        self.window.memory() + self.ahead.memory() + self.sliced.memory()
     }
 
     /// The newest report of the peer.

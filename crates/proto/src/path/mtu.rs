@@ -67,6 +67,8 @@ pub(crate) struct MtuProber {
     current: u16,
     limit: u16,
     too_large: u16,
+    /// A size that another path carried, which is probed first.
+    proven: u16,
     probing: bool,
     tries: u8,
     /// Time at which the next probe may be sent.
@@ -88,6 +90,7 @@ impl MtuProber {
             current: base,
             limit,
             too_large: limit + 1,
+            proven: base,
             probing: false,
             tries: 0,
             next: Time::ZERO,
@@ -98,9 +101,15 @@ impl MtuProber {
         }
     }
 
-    /// Restarts at the base, because the path is new or its MTU fell. The first probe is sent after
-    /// `after`.
-    pub(crate) fn restart(&mut self, now: Time, after: Duration) {
+    /// Restarts at the base on a new path. The first probe has the size that was proven on the old one.
+    pub(crate) fn on_new_path(&mut self, now: Time) {
+        let proven = if self.is_raised() { self.current } else { self.proven };
+        self.restart(now, Duration::ZERO);
+        self.proven = proven;
+    }
+
+    /// Restarts at the base, because the path MTU fell. The first probe is sent after `after`.
+    fn restart(&mut self, now: Time, after: Duration) {
         *self = Self { next: now + after, since: now, ..Self::new(self.base, self.limit, self.enabled) };
     }
 
@@ -178,6 +187,9 @@ impl MtuProber {
         let top = self.too_large - 1;
         if top <= self.current {
             return None;
+        }
+        if self.current < self.proven && self.proven < top {
+            return Some(self.proven);
         }
         if top == self.limit {
             return Some(top);
@@ -331,6 +343,29 @@ mod tests {
         prober.on_probe_sent();
         prober.on_acked(now + SEARCH_AFTER, 1_472, now + SEARCH_AFTER);
         assert_eq!(prober.current(), 1_472);
+    }
+
+    /// The limit is that of a jumbo path, and the paths carry less.
+    #[test]
+    fn on_a_new_path_the_first_probe_has_the_size_of_the_old_one() {
+        let (mut prober, now) = (MtuProber::new(BASE, 8_972, true), Time::from_millis(1_000));
+        prober.on_probe_sent();
+        prober.on_acked(Time::from_millis(1), 1_452, now);
+        for path in 1..=2 {
+            let now = now + RTT * path;
+            prober.on_new_path(now);
+            assert_eq!((prober.current(), prober.poll(now)), (BASE, Some(1_452)), "also before it is proven again");
+        }
+        prober.on_probe_sent();
+        prober.on_acked(now + RTT * 3, 1_452, now + RTT * 3);
+        assert_eq!((prober.current(), prober.poll(now + RTT * 3)), (1_452, Some(8_972)), "then the search goes on");
+        prober.on_new_path(now + RTT * 4);
+        for _ in 0..TRIES {
+            prober.on_probe_sent();
+            prober.on_lost(now + RTT * 5, 1_452, now + RTT * 6, RTT);
+        }
+        let size = prober.poll(now + RTT * 7).expect("the search goes on");
+        assert!(size > BASE && size < 1_452, "{size}");
     }
 
     #[test]

@@ -253,7 +253,7 @@ impl<T: Copy> Path<T> {
     /// Discards all measurements, including the packet size. Packet numbers continue, and the received
     /// packets stay known.
     pub(crate) fn renew(&mut self, now: Time, mut rate: Controller) {
-        self.mtu.restart(now, Duration::ZERO);
+        self.mtu.on_new_path(now);
         self.rtt = Rtt::default();
         self.losses.detector = LossDetector::default();
         self.losses.estimator = LossEstimator::default();

@@ -58,6 +58,13 @@ impl Report {
         id < self.end && self.undecoded.get(run).is_none_or(|run| run.start > id)
     }
 
+    /// Whether the report says that the symbol is decoded, or that it will be once all lower ids are.
+    pub(crate) fn lacks_nothing_of(&self, id: SourceId) -> bool {
+        let region = self.regions.partition_point(|(region, _)| region.end <= id);
+        let is_full = self.regions.get(region).is_some_and(|(region, deficit)| region.contains(&id) && *deficit == 0);
+        is_full || self.is_decoded(id)
+    }
+
     /// Whether the report says that all these symbols are decoded.
     pub fn is_all_decoded(&self, ids: Range<SourceId>) -> bool {
         if ids.end <= self.edge {

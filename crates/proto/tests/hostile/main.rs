@@ -15,6 +15,7 @@ mod malformed;
 mod many;
 mod memory;
 mod meter;
+mod parts;
 mod peer;
 mod pieces;
 mod relayed;

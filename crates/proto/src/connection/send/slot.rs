@@ -9,7 +9,6 @@ use core::time::Duration;
 
 use super::super::Connection;
 use super::super::lanes::Lane;
-use super::super::slices::BASE_SIZE;
 use super::write::{packet_len, source_len};
 use crate::Time;
 use crate::lane::{STREAMS, Slice};
@@ -56,7 +55,10 @@ impl Connection {
             }
         }
         let is_held = self.is_held(now, STREAMS);
-        let has_none = |(id, lane): (u32, &Lane)| lane.sender.queued() == 0 || (id == STREAMS && is_held);
+        // If no further symbol may leave in parts, the peer is the limit and not the path.
+        let is_sliced_out = |lane: &Lane| limit >= usize::from(self.path.mtu.current()) && !lane.sender.may_slice();
+        let has_none =
+            |(id, lane): (u32, &Lane)| lane.sender.queued() == 0 || (id == STREAMS && is_held) || is_sliced_out(lane);
         if self.path.app_limited.idle_since.is_none() && self.lanes.iter().all(has_none) {
             self.path.app_limited.idle_since = Some(now);
         }
@@ -107,7 +109,7 @@ impl Connection {
         let size = usize::from(self.path.mtu.current());
         let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return false };
         let len = sender.next_source().map(|source| source_len(lane, sender, source));
-        len.is_some_and(|len| len <= limit || (len > size && limit >= BASE_SIZE && sender.may_slice()))
+        len.is_some_and(|len| len <= limit || (len > size && limit >= size && sender.may_slice()))
     }
 
     /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
@@ -128,9 +130,7 @@ impl Connection {
         if lane.sender.owes_base() && !lane.sender.has_source() {
             return ControlFlow::Break(Some(Slot::Base(id)));
         }
-        if let Some(slice) = lane.sender.owed_slice() {
-            return ControlFlow::Break((limit >= BASE_SIZE).then_some(Slot::Slice(id, slice)));
-        }
+        self.owed_slice(id, limit)?;
         if let Some(slot) = self.withheld_lost_slot(id, limit) {
             return slot;
         }
@@ -164,13 +164,13 @@ impl Connection {
                 return ControlFlow::Break(Some(Slot::Source(id)));
             }
             // The repair must wait for the next batch, whose segments may be larger.
-            let is_possible = len <= usize::from(self.path.mtu.current());
-            if is_possible || limit < BASE_SIZE {
+            let size = usize::from(self.path.mtu.current());
+            if len <= size || limit < size {
                 lane.deferred = Some(repair);
                 return ControlFlow::Break(None);
             }
-            if let Repair::Coded { first, count, .. } = repair {
-                lane.sender.lose_withheld(first, count);
+            if let Repair::Coded { first, .. } = repair {
+                lane.sender.lose_withheld(first);
             }
             let withholds = lane.slides_without_sources();
             if let Some(slot) = self.slice_lost(id) {

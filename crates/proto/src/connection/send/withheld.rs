@@ -8,7 +8,6 @@ use core::ops::ControlFlow;
 use tidewire_codec::SourceId;
 
 use super::super::Connection;
-use super::super::slices::BASE_SIZE;
 use super::Slot;
 use crate::Time;
 use crate::wire::Layout;
@@ -41,7 +40,10 @@ impl Connection {
         if !of.slides_without_sources() || of.sender.first_lost().is_none() {
             return None;
         }
-        let slot = self.slice_lost(lane).filter(|_| limit >= BASE_SIZE);
+        if limit < usize::from(self.path.mtu.current()) {
+            return Some(ControlFlow::Break(None));
+        }
+        let slot = self.slice_lost(lane);
         Some(slot.map_or(ControlFlow::Continue(()), |slot| ControlFlow::Break(Some(slot))))
     }
 

@@ -40,8 +40,9 @@ fn parts_that_no_honest_peer_sends_end_the_connection() {
     for (parts, code) in [
         (vec![slice(beyond, 0, 10, &[0])], CloseCode::FlowControl),
         (vec![slice(0, 0, 65_000, &[0])], CloseCode::Protocol),
-        (vec![slice(0, 0, 10, &[0]), slice(0, 0, 10, &[1])], CloseCode::Protocol),
-        (vec![slice(0, 0, 10, &[0]), slice(0, 1, 11, &[0])], CloseCode::Protocol),
+        (vec![slice(0, 0, 300, &[0; 255])], CloseCode::Protocol),
+        (vec![slice(0, 0, 300, &[0; 256]), slice(0, 0, 300, &[1; 256])], CloseCode::Protocol),
+        (vec![slice(0, 0, 300, &[0; 256]), slice(0, 256, 301, &[0; 45])], CloseCode::Protocol),
         // Complete, but not a valid symbol.
         (vec![slice(0, 0, 2, &[0, 9])], CloseCode::Malformed),
     ] {

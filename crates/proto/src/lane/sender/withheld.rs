@@ -104,12 +104,14 @@ impl LaneSender {
         }
     }
 
-    /// Repairs over `count` symbols from `first` no longer fit the path. From now on, those of the symbols
-    /// that were not sent themselves count as lost.
-    pub(crate) fn lose_withheld(&mut self, first: SourceId, count: u16) {
-        for id in (first.0..first.0 + u64::from(count)).map(SourceId) {
+    /// A repair over symbols from `first` on no longer fits the path, so others do not either. From now on,
+    /// all symbols from `first` on that were not sent themselves count as lost, unless the peer is known to
+    /// have enough to decode them.
+    pub(crate) fn lose_withheld(&mut self, first: SourceId) {
+        for id in (first.0..self.ids.sent.0).map(SourceId) {
             if let Some(index) = self.index(id)
                 && matches!(self.sources[index], Source::Withheld | Source::Mixed)
+                && !self.reported.report.lacks_nothing_of(id)
             {
                 self.sources[index] = Source::Lost;
                 self.lost.push(Reverse(id));
@@ -165,12 +167,15 @@ mod tests {
 
     #[test]
     fn symbols_whose_repairs_do_not_fit_count_as_lost() {
-        let mut lane = lane(3);
+        let mut lane = lane(4);
         mix(&mut lane, 3, 0, 1);
         lane.on_repair_settled(3, false);
-        lane.lose_withheld(SourceId(0), 2);
-        assert_eq!((lane.first_lost(), lane.settled()), (Some(SourceId(0)), SourceId(2)));
-        assert!(lane.resend(SourceId(0), 4).is_some());
-        assert_eq!(lane.first_lost(), Some(SourceId(1)));
+        lane.reported.report.regions = vec![(SourceId(2)..SourceId(3), 0), (SourceId(3)..SourceId(4), 1)];
+        lane.lose_withheld(SourceId(0));
+        for lost in [0, 1, 3] {
+            assert_eq!(lane.first_lost(), Some(SourceId(lost)));
+            assert!(lane.resend(SourceId(lost), 4 + lost).is_some());
+        }
+        assert_eq!((lane.first_lost(), lane.settled()), (None, SourceId(2)), "the peer can decode 2");
     }
 }
