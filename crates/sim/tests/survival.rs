@@ -191,6 +191,49 @@ fn s03_another_address() {
     }
 }
 
+/// A fast and long path: 100 Mbit/s and 100 ms.
+fn long_fat(from: End) -> Run {
+    let mut trial = bulk(0, 1, &[(Direction::Both, "rate", "100mbit"), (Direction::Both, "rtt", "100ms")]);
+    trial.flows = vec![Flow::bulk(from, 400_000_000)];
+    let mut run = trial.start();
+    run.until(Time::from_millis(3_000));
+    run
+}
+
+/// `behaviour/roam.rs` has the table of rates and round trips.
+#[test]
+fn s03_another_address_keeps_the_goodput_of_a_long_path() {
+    for (what, from) in
+        [Rebound::Roams, Rebound::Host].into_iter().flat_map(|what| [(what, End::Near), (what, End::Far)])
+    {
+        let mut run = long_fat(from);
+        run.pair.rebind(what);
+        run.until(Time::from_millis(4_500));
+        let after = goodput(&mut run, Time::from_millis(5_500));
+        println!("{what:?}, {from:?} sends: {after:.0} bytes per second in the second after 1.5 s");
+        assert!(run.load.errors.is_empty() && after >= 0.8 * 100e6 / 8.0, "{what:?}, {from:?} sends: {after}");
+    }
+}
+
+/// IP packets beyond 1,280 bytes are lost, and within five round trips of the moment that the sender knows
+/// it, the path is full: nine tenths of the rate without headers.
+#[test]
+fn s04_a_narrower_path_is_filled_with_the_symbols_of_before() {
+    for from in [End::Near, End::Far] {
+        let mut run = long_fat(from);
+        limit(&mut run, 1_280);
+        while run.stats(from).datagram_size == 1_472 {
+            let at = run.pair.now() + Duration::from_millis(1);
+            run.until(at);
+        }
+        let known = run.pair.now();
+        run.until(known + Duration::from_millis(500));
+        let after = goodput(&mut run, known + Duration::from_millis(1_500));
+        println!("{from:?} sends: known at {known:?}, then {after:.0} bytes per second");
+        assert!(run.load.errors.is_empty() && after >= 0.9 * 0.93 * 100e6 / 8.0, "{from:?} sends: {after}");
+    }
+}
+
 /// IP packets beyond 1,280 bytes are lost from some time on, or beyond a little less if the records would
 /// still pass. The load checks the bytes.
 #[test]

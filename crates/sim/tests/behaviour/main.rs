@@ -27,6 +27,7 @@ mod rcdp;
 mod records;
 mod replay;
 mod resets;
+mod roam;
 mod silence;
 mod small;
 mod sphinx;
