@@ -1,14 +1,16 @@
 //! The TUN device: packets of the kernel, many in each system call.
 //!
 //! [`crate::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to
-//! 64 KiB, which is divided here, and one write takes what can be joined again. Invariant: the device is not
-//! persistent, so the kernel removes it with its addresses and routes when this process ends, however it
+//! 64 KiB, which is divided here, and one write takes what [`crate::outbox`] joined. Invariant: the device is
+//! not persistent, so the kernel removes it with its addresses and routes when this process ends, however it
 //! ends.
 
 use std::io;
 
 use ipnet::IpNet;
-use tun_rs::{AsyncDevice, DeviceBuilder, GROTable, VIRTIO_NET_HDR_LEN};
+use tun_rs::{AsyncDevice, DeviceBuilder, VIRTIO_NET_HDR_LEN};
+
+use crate::outbox::Outbox;
 
 /// Bytes of the longest read: the largest IP packet, and the header with its offloads.
 const LONGEST_READ: usize = VIRTIO_NET_HDR_LEN + 65_535;
@@ -31,13 +33,6 @@ pub struct Inbox {
     whole: Vec<u8>,
     packets: Vec<Vec<u8>>,
     sizes: Vec<usize>,
-}
-
-/// The buffers of a writer.
-#[derive(Default)]
-pub struct Outbox {
-    packets: Vec<Vec<u8>>,
-    joined: GROTable,
 }
 
 impl Device {
@@ -102,9 +97,12 @@ impl Device {
 
     /// Writes the packets of `outbox`. Returns whether the kernel took all.
     pub async fn write(&self, outbox: &mut Outbox) -> bool {
-        let written = self.tun.send_multiple(&mut outbox.joined, &mut outbox.packets, VIRTIO_NET_HDR_LEN).await;
-        outbox.packets.clear();
-        written.is_ok()
+        let mut took_all = true;
+        for bytes in outbox.finish() {
+            took_all &= self.tun.send(bytes).await.is_ok();
+        }
+        outbox.clear();
+        took_all
     }
 }
 
@@ -113,21 +111,6 @@ impl Inbox {
     pub fn new(mtu: u16) -> Self {
         let packets = vec![vec![0; usize::from(mtu)]; MOST_PACKETS];
         Self { whole: vec![0; LONGEST_READ], packets, sizes: vec![0; MOST_PACKETS] }
-    }
-}
-
-impl Outbox {
-    /// Adds a packet to the next write.
-    pub fn push(&mut self, packet: &[u8]) {
-        let mut bytes = Vec::with_capacity(VIRTIO_NET_HDR_LEN + packet.len());
-        bytes.resize(VIRTIO_NET_HDR_LEN, 0);
-        bytes.extend_from_slice(packet);
-        self.packets.push(bytes);
-    }
-
-    /// Whether it holds no packet.
-    pub fn is_empty(&self) -> bool {
-        self.packets.is_empty()
     }
 }
 

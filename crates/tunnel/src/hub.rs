@@ -17,8 +17,9 @@ use tidewire_proto::tunnel::{Fates, RoundTrip, lane, lifetime};
 use crate::REPLACED;
 use crate::addresses::{Entry, Overlap};
 use crate::counts::{Counters, Counts, Reason};
-use crate::device::{Device, Inbox, Outbox};
+use crate::device::{Device, Inbox};
 use crate::icmp::{self, Refusal};
+use crate::outbox::Outbox;
 use crate::packet::Packet;
 use crate::peers::{Peer, Peers};
 use crate::unheard::Unheard;
@@ -100,7 +101,7 @@ impl Hub {
             self.device
                 .read(&mut inbox, |bytes| match self.admit(bytes, peers.get_or_insert_with(|| self.peers())) {
                     Ok(peer) => filled.push(peer),
-                    Err(answer) => answer.iter().for_each(|answer| answers.push(answer)),
+                    Err(answer) => answer.iter().for_each(|answer| answers.push_alone(answer)),
                 })
                 .await?;
             filled.dedup_by(|a, b| Arc::ptr_eq(a, b));
@@ -223,7 +224,7 @@ impl Hub {
                 }
                 packet.clamp_mss(self.mtu.into());
                 self.counters.received(packet.len());
-                outbox.push(packet.bytes());
+                outbox.push(&packet);
             }
             if !outbox.is_empty() && !self.device.write(&mut outbox).await {
                 self.counters.dropped(Reason::Refused);

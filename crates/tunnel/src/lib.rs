@@ -20,6 +20,7 @@ mod greeting;
 mod hub;
 mod icmp;
 mod meeting;
+mod outbox;
 mod packet;
 mod peers;
 mod routes;

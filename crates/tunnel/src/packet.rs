@@ -78,6 +78,11 @@ impl Packet {
         self.bytes.len()
     }
 
+    /// Where the TCP header begins, if this is a whole TCP segment.
+    pub fn tcp(&self) -> Option<usize> {
+        self.tcp
+    }
+
     pub fn source(&self) -> IpAddr {
         self.key.source
     }
@@ -173,12 +178,13 @@ impl tunnel::Packet for Packet {
     }
 }
 
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
+/// Bytes of headers without options.
+pub const IPV4_HEADER: usize = 20;
+pub const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
 /// Offsets of checksums in their headers.
-const IPV4_CHECKSUM: usize = 10;
-const TCP_CHECKSUM: usize = 16;
+pub const IPV4_CHECKSUM: usize = 10;
+pub const TCP_CHECKSUM: usize = 16;
 const BROADCAST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
 
 /// Replaces two bytes, and corrects the checksum at `sum` (RFC 1624, equation 3). A word that lies across two

@@ -46,6 +46,22 @@ fn tcp_crosses_losses_in_both_families() {
     }
 }
 
+/// The device counts what the kernel was given: with each segment alone, as much as was received.
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn segments_that_follow_each_other_are_written_as_one_packet() {
+    needs_lab();
+    let hosts = Hosts::new("rtt = \"4ms\"");
+    let (listener, link) = hosts.listener(&[]);
+    let _dialer = hosts.dialer(&link, &[]);
+    let _server = server(&hosts.far, "10.77.0.1");
+    python(&hosts.near, CLIENT, &["10.77.0.1", "10000000"]);
+    let count = "print(open('/sys/class/net/tidewire0/statistics/rx_packets').read())";
+    let written: u64 = python(&hosts.far, count, &[]).parse().unwrap();
+    let received = counts(listener)["received"]["packets"].as_u64().unwrap();
+    assert!(received > 7_000 && 3 * written < received, "{received} packets, {written} writes");
+}
+
 /// Combinations instead of packets, for TCP that controls its rate itself.
 #[test]
 #[ignore = "needs root: network namespaces"]
