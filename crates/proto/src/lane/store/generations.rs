@@ -13,7 +13,8 @@ use std::sync::Arc;
 use tidewire_codec::{Code, Elimination, Generation, Reception, RepairId, SourceId};
 
 use super::lacking::Lacking;
-use super::progress::Progress;
+use super::progress::{Progress, Weight};
+use super::regions::Regions;
 use crate::close::CloseCode;
 use crate::lane::job::{Decode, Decoded, Symbol};
 
@@ -49,13 +50,24 @@ pub(crate) struct Generations {
     held: usize,
 }
 
-/// Repairs of all open generations.
-#[derive(Debug, Default)]
+/// Sums over all open generations, so that neither a packet nor FEEDBACK visits each of them.
+#[derive(Debug)]
 struct Repairs {
-    /// By how much the ranks exceed the numbers of known source symbols.
-    rows: u64,
-    /// Number of repairs that gave no source symbol yet. Larger than `rows` if the receiver only peels.
-    pending: u64,
+    total: Weight,
+    /// Rows by region: those of a generation count at its first id.
+    rows: Regions,
+}
+
+impl Repairs {
+    /// The generation that begins at `first` had the weight `before` and has now the weight `after`.
+    fn replace(&mut self, first: u64, before: Weight, after: Weight) {
+        let Weight { rows, pending, kept, memory } = &mut self.total;
+        *rows = *rows - before.rows + after.rows;
+        *pending = *pending - before.pending + after.pending;
+        *kept = *kept - before.kept + after.kept;
+        *memory = *memory - before.memory + after.memory;
+        self.rows.replace(first, before.rows, after.rows);
+    }
 }
 
 /// A generation of which a repair was received.
@@ -98,8 +110,8 @@ impl Generations {
             open: BTreeMap::new(),
             fresh: VecDeque::new(),
             jobs: VecDeque::new(),
-            lacking: Lacking::default(),
-            repairs: Repairs::default(),
+            lacking: Lacking::new(max_span.into()),
+            repairs: Repairs { total: Weight::default(), rows: Regions::new(max_span.into()) },
             held: 0,
         }
     }
@@ -152,12 +164,11 @@ impl Generations {
         symbol: impl FnOnce(&mut Progress) -> Result<T, CloseCode>,
     ) -> Result<T, CloseCode> {
         let open = self.open.get_mut(&first).ok_or(CloseCode::Internal)?;
-        let (rows, kept) = (open.progress.rows() as u64, open.progress.kept());
-        let pending = open.progress.pending() as u64;
+        let before = open.progress.weight();
         let taken = symbol(&mut open.progress)?;
-        self.repairs.rows = self.repairs.rows - rows + open.progress.rows() as u64;
-        self.repairs.pending = self.repairs.pending - pending + open.progress.pending() as u64;
-        self.held = self.held - kept + open.progress.kept();
+        let after = open.progress.weight();
+        self.repairs.replace(first, before, after);
+        self.held = self.held - before.kept + after.kept;
         self.take_peeled(first);
         self.settle(first);
         Ok(taken)
@@ -195,6 +206,7 @@ impl Generations {
                 progress.add_source(index, symbol)?;
             }
         }
+        self.repairs.replace(first, Weight::default(), progress.weight());
         self.open.insert(first, Open { generation, progress });
         Ok(())
     }
@@ -205,9 +217,8 @@ impl Generations {
         if open.progress.is_done() || !open.progress.is_recovered() {
             return;
         }
-        let rows = open.progress.rows();
-        self.repairs.rows -= rows as u64;
-        self.repairs.pending -= open.progress.pending() as u64;
+        let weight = open.progress.weight();
+        self.repairs.replace(first, weight, Weight::default());
         let (generation, end) = (open.generation, open.end());
         let progress = core::mem::take(&mut open.progress);
         self.lacking.remove(first..end);
@@ -215,13 +226,13 @@ impl Generations {
             Progress::Names { repairs, .. } => {
                 let sources: Vec<_> = (first..end).map(|id| self.slot(id).cloned()).collect();
                 if sources.iter().all(Option::is_some) {
-                    self.held -= rows;
+                    self.held -= weight.kept;
                 } else {
                     self.jobs.push_back(Decode { generation, sources, repairs });
                 }
             }
             Progress::Bytes { decoder, .. } => {
-                self.held -= rows;
+                self.held -= weight.kept;
                 decoder
                     .decoded()
                     .for_each(|(index, symbol)| self.put(first + u64::from(index), Arc::new(symbol), true));
@@ -300,10 +311,10 @@ impl Generations {
             self.edge += 1;
         }
         while self.open.first_key_value().is_some_and(|(_, open)| open.end() <= self.edge) {
-            if let Some((_, open)) = self.open.pop_first() {
-                self.held -= open.progress.kept();
-                self.repairs.rows -= open.progress.rows() as u64;
-                self.repairs.pending -= open.progress.pending() as u64;
+            if let Some((first, open)) = self.open.pop_first() {
+                let weight = open.progress.weight();
+                self.held -= weight.kept;
+                self.repairs.replace(first, weight, Weight::default());
             }
         }
     }
@@ -358,9 +369,8 @@ impl Generations {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let open: usize = self.open.values().map(|open| open.progress.memory()).sum();
         let places = self.symbols.capacity() * size_of::<Option<Symbol>>() + self.lacking.memory();
-        self.held * self.slot_len + places + open
+        self.held * self.slot_len + places + self.repairs.total.memory + self.repairs.rows.memory()
     }
 
     /// Maximal runs of ids that FEEDBACK reports as missing, in ascending order.
@@ -374,17 +384,19 @@ impl Generations {
         if range.is_empty() {
             return 0;
         }
-        let rows = self.open.range(range.clone()).map(|(_, open)| open.progress.rows() as u64).sum();
+        let rows_in =
+            |part| self.open.range::<u64, Range<u64>>(part).map(|(_, open)| open.progress.weight().rows).sum();
+        let rows = self.repairs.rows.sum(range.clone(), rows_in);
         self.lacking.count_in(range).saturating_sub(rows)
     }
 
     pub(super) fn rank_deficit(&self) -> u64 {
-        self.lacking.count().saturating_sub(self.repairs.rows)
+        self.lacking.count().saturating_sub(self.repairs.total.rows)
     }
 
     /// Number of symbols from `reported` on and of repairs that are held.
     pub(super) fn held_beyond(&self) -> u64 {
-        (self.end().0 + self.repairs.pending).saturating_sub(self.reported + self.lacking.count())
+        (self.end().0 + self.repairs.total.pending).saturating_sub(self.reported + self.lacking.count())
     }
 
     /// See [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation

@@ -6,15 +6,24 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
+use super::regions::Regions;
+
 /// The runs of lacking ids; see the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lacking {
     /// End of each run, by its start.
     runs: BTreeMap<u64, u64>,
     count: u64,
+    /// The ids by region.
+    regions: Regions,
 }
 
 impl Lacking {
+    /// No id is lacking. Regions of `region_len` ids are counted cheaply.
+    pub(super) fn new(region_len: u64) -> Self {
+        Self { runs: BTreeMap::new(), count: 0, regions: Regions::new(region_len) }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -33,6 +42,7 @@ impl Lacking {
             return;
         }
         self.count += ids.end - ids.start;
+        self.regions.add(ids.clone());
         match self.runs.last_entry() {
             Some(mut last) if *last.get() == ids.start => *last.get_mut() = ids.end,
             _ => {
@@ -48,7 +58,9 @@ impl Lacking {
         }
         while let Some((&start, &end)) = self.runs.range(..ids.end).next_back().filter(|&(_, &end)| end > ids.start) {
             self.runs.remove(&start);
-            self.count -= end.min(ids.end) - start.max(ids.start);
+            let gone = start.max(ids.start)..end.min(ids.end);
+            self.count -= gone.end - gone.start;
+            self.regions.remove(gone);
             if end > ids.end {
                 self.runs.insert(ids.end, end);
             }
@@ -63,8 +75,15 @@ impl Lacking {
         self.runs.iter().map(|(&start, &end)| start..end)
     }
 
-    /// The number of these ids that are lacking. Visits only their runs.
+    /// The number of these ids that are lacking. Visits the runs of two parts of regions.
     pub(super) fn count_in(&self, ids: Range<u64>) -> u64 {
+        self.regions.sum(ids, |part| self.count_runs(part))
+    }
+
+    fn count_runs(&self, ids: Range<u64>) -> u64 {
+        if ids.is_empty() {
+            return 0;
+        }
         let below = self.runs.range(..ids.start).next_back().map(|(_, &end)| end.min(ids.end));
         let within = self.runs.range(ids.clone()).map(|(&start, &end)| end.min(ids.end) - start).sum::<u64>();
         within + below.map_or(0, |end| end.saturating_sub(ids.start))
@@ -72,7 +91,7 @@ impl Lacking {
 
     /// Approximate memory in bytes. Tree nodes are at least half full.
     pub(super) fn memory(&self) -> usize {
-        self.runs.len() * 2 * size_of::<(u64, u64)>()
+        self.runs.len() * 2 * size_of::<(u64, u64)>() + self.regions.memory()
     }
 }
 
@@ -86,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn runs_agree_with_a_set(steps in prop::collection::vec((any::<bool>(), 0_u64..80, 0_u64..12), 0..60)) {
-            let (mut lacking, mut model, mut end) = (Lacking::default(), BTreeSet::new(), 0);
+            let (mut lacking, mut model, mut end) = (Lacking::new(8), BTreeSet::new(), 0);
             for (append, from, len) in steps {
                 if append {
                     let from = end + from % 3;

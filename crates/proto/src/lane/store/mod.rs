@@ -7,6 +7,7 @@
 mod generations;
 mod lacking;
 mod progress;
+mod regions;
 #[cfg(test)]
 mod tests;
 

@@ -26,6 +26,20 @@ pub(super) enum Progress {
     Done,
 }
 
+/// What a generation adds to the sums of its lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    /// By how much the rank exceeds the number of known source symbols.
+    pub rows: u64,
+    /// Number of repairs that were taken and gave no source symbol yet. Larger than `rows` if the receiver
+    /// only peels.
+    pub pending: u64,
+    /// Number of repairs that are kept beside what `memory` counts.
+    pub kept: usize,
+    /// Bytes of memory beyond these repairs.
+    pub memory: usize,
+}
+
 impl Progress {
     /// Creates the progress of a generation with repairs of `len` bytes, of which `arrived` source symbols
     /// were received. The caller must add those symbols. `elimination` is for sparse codes.
@@ -110,41 +124,19 @@ impl Progress {
         }
     }
 
-    /// By how much the rank exceeds the number of known source symbols.
-    pub(super) fn rows(&self) -> usize {
+    /// What it adds to the sums of its lane.
+    pub(super) fn weight(&self) -> Weight {
+        let of_rows = |rows: usize, memory| Weight { rows: rows as u64, pending: rows as u64, kept: rows, memory };
         match self {
-            Self::Names { repairs, .. } => repairs.len(),
-            Self::Bytes { rows, .. } => *rows,
-            Self::Peeled { decoder, .. } => {
-                usize::from(decoder.generation().count() - decoder.known() - decoder.deficit())
-            }
-            Self::Done => 0,
-        }
-    }
-
-    /// Number of repairs that were taken and gave no source symbol yet.
-    pub(super) fn pending(&self) -> usize {
-        match self {
-            Self::Peeled { decoder, .. } => decoder.pending(),
-            _ => self.rows(),
-        }
-    }
-
-    /// Number of repairs that are kept beside what [`Self::memory`] counts.
-    pub(super) fn kept(&self) -> usize {
-        match self {
-            Self::Peeled { .. } => 0,
-            _ => self.rows(),
-        }
-    }
-
-    /// Bytes of memory beyond the repairs.
-    pub(super) fn memory(&self) -> usize {
-        match self {
-            Self::Names { rank, .. } => rank.memory(),
-            Self::Bytes { decoder, .. } => decoder.memory(),
-            Self::Peeled { decoder, .. } => decoder.memory(),
-            Self::Done => 0,
+            Self::Names { rank, repairs } => of_rows(repairs.len(), rank.memory()),
+            Self::Bytes { decoder, rows } => of_rows(*rows, decoder.memory()),
+            Self::Peeled { decoder, .. } => Weight {
+                rows: (decoder.generation().count() - decoder.known() - decoder.deficit()).into(),
+                pending: decoder.pending() as u64,
+                kept: 0,
+                memory: decoder.memory(),
+            },
+            Self::Done => Weight::default(),
         }
     }
 }

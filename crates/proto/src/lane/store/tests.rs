@@ -82,8 +82,18 @@ proptest! {
             let rows = |&(_, count, sources, repairs): &(u64, u16, u16, u16)| {
                 if sources + repairs >= count { 0 } else { u64::from(repairs) }
             };
-            let rows: u64 = generations.iter().map(rows).sum();
-            prop_assert_eq!(store.rank_deficit(), lacking.len() as u64 - rows);
+            prop_assert_eq!(store.rank_deficit(), lacking.len() as u64 - generations.iter().map(rows).sum::<u64>());
+            // Each id and each generation is visited here, and by regions there.
+            let from = pick.index(store.end().0 as usize + 1) as u64;
+            let needed = |ids: core::ops::Range<u64>| {
+                let rows = generations.iter().filter(|(first, ..)| ids.contains(first)).map(rows).sum();
+                (lacking.iter().filter(|id| ids.contains(id)).count() as u64).saturating_sub(rows)
+            };
+            let mut deficits = [0; 9];
+            prop_assert_eq!(store.region_deficits(SourceId(from), 20, &mut deficits), needed(0..from));
+            let regions = (0..9).map(|nth| needed((from / 20 + nth) * 20..(from / 20 + nth + 1) * 20));
+            let first = needed(from..(from / 20 + 1) * 20);
+            prop_assert!(deficits.into_iter().eq([first].into_iter().chain(regions.skip(1))));
         }
         for job in jobs {
             prop_assert_eq!(store.handle_job(job.run()), Ok(()));
