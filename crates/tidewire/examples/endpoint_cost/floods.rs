@@ -21,6 +21,9 @@ const CHAIN: (u64, u64, u64) = (128, 15, 64);
 /// Symbols that come before the chain, so that the receiver's credit covers it.
 const CREDIT: u64 = 24_000;
 
+/// Generations that are open at once: half of those for which a receiver gives credit.
+const OPEN: usize = 8_000;
+
 /// Writes the frames of the nth datagram.
 pub type Frames = Box<dyn FnMut(usize, &mut Writer<'_>) + Send>;
 
@@ -44,6 +47,7 @@ pub fn all() -> Vec<(&'static str, Frames)> {
         ("repairs over a chain of spans", chain()),
         ("generations of 256 symbols in rlc16", generations(Code::Rlc16, 256)),
         ("generations of 127 symbols in cauchy", generations(Code::Cauchy, 127)),
+        ("8,000 open generations of 2 symbols", halves()),
     ]
 }
 
@@ -137,6 +141,24 @@ fn generations(code: Code, count: u16) -> Frames {
             generation.encode(&sources, 0, &mut repairs).expect("of one length");
         }
         repair(w, Layout::Generations, code, generation.repair_id(key as u16), SourceId(first), &repairs[key]);
+    })
+}
+
+/// Generations of two symbols: a repair of each, then another of each, the last first.
+fn halves() -> Frames {
+    let mut repairs = vec![vec![0; 64]; 2];
+    Box::new(move |n, w| {
+        let (turn, at) = (n / (2 * OPEN), n % (2 * OPEN));
+        let (nth, key) = if at < OPEN { (at, 0) } else { (2 * OPEN - 1 - at, 1) };
+        let first = 2 * (turn * OPEN + nth) as u64;
+        let generation = Generation::new(Code::Cauchy, 2).and_then(|generation| generation.at(SourceId(first)));
+        let generation = generation.expect("within the code");
+        let sources = [one_byte(first), one_byte(first + 1)];
+        let len = sources.iter().map(Vec::len).max().expect("some");
+        repairs.iter_mut().for_each(|repair| repair.resize(len, 0));
+        generation.encode(&sources, 0, &mut repairs).expect("of one length");
+        let id = generation.repair_id(key as u16);
+        repair(w, Layout::Generations, Code::Cauchy, id, SourceId(2 * (turn * OPEN) as u64), &repairs[key]);
     })
 }
 

@@ -34,8 +34,8 @@ struct Reader {
     end: u64,
 }
 
-/// Prints a row for each kind of datagram.
-pub fn run() {
+/// Prints a row for each kind of datagram, and for each flood whose name contains `word`.
+pub fn run(word: &str) {
     println!("datagram                                  bytes        each     longest   of a core at 20 Mbit/s");
     let mut reader = Reader::new();
     reader.fill();
@@ -52,7 +52,7 @@ pub fn run() {
         feedback(w, &[tenth - 10 + odd..=tenth - 10 + odd, tenth - 5_000 + odd..=tenth - 5_000 + odd], end);
     });
     row("FEEDBACK, all of them", &mut reader, |_, w| feedback(w, &[first..=last], end));
-    for (name, frames) in floods::all() {
+    for (name, frames) in floods::all().into_iter().filter(|(name, _)| name.contains(word)) {
         // Each to a connection of its own, whose application reads nothing.
         rows(name, MANY, &mut Reader::new(), frames);
     }
