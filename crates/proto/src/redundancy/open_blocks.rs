@@ -108,18 +108,13 @@ impl<T: HasSpan> OpenBlocks<T> {
 
     /// Removes the blocks that the report says are decoded.
     pub(crate) fn forget_decoded(&mut self, report: &Report, mut gone: impl FnMut(T)) {
-        let mut from = SourceId(0);
-        let named = report.undecoded.iter().map(|run| (run.start, run.end));
-        let end = report.end.max(report.edge);
-        // All between two undecoded runs is decoded.
-        for (to, next) in named.chain([(end, end)]) {
-            while let Some((&first, block)) = self.blocks.range(from..to.max(from)).next() {
-                if block.span().end > to {
+        for run in report.decoded() {
+            while let Some((&first, block)) = self.blocks.range(run.clone()).next() {
+                if block.span().end > run.end {
                     break;
                 }
                 self.remove(first).map(&mut gone);
             }
-            from = from.max(next);
         }
     }
 }

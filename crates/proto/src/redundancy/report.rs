@@ -2,6 +2,7 @@
 //!
 //! The lane fills it from FEEDBACK. Policies and the lane read it.
 
+use core::iter::once;
 use core::ops::Range;
 
 use tidewire_codec::SourceId;
@@ -56,6 +57,14 @@ impl Report {
         }
         let run = self.undecoded.partition_point(|run| run.end <= id);
         id < self.end && self.undecoded.get(run).is_none_or(|run| run.start > id)
+    }
+
+    /// The runs of ids that the report says are decoded, in ascending order. Some are empty.
+    pub(crate) fn decoded(&self) -> impl Iterator<Item = Range<SourceId>> {
+        // All between two undecoded runs is decoded.
+        let starts = once(SourceId(0)).chain(self.undecoded.iter().map(|run| run.end));
+        let ends = self.undecoded.iter().map(|run| run.start).chain(once(self.end.max(self.edge)));
+        starts.zip(ends).map(|(start, end)| start..end.max(start))
     }
 
     /// Whether the report says that the symbol is decoded, or that it will be once all lower ids are.

@@ -169,8 +169,8 @@ impl Connection {
                 lane.deferred = Some(repair);
                 return ControlFlow::Break(None);
             }
-            if let Repair::Coded { first, .. } = repair {
-                lane.sender.lose_withheld(first);
+            if let Repair::Coded { first, count, .. } = repair {
+                lane.sender.lose_withheld(first, count);
             }
             let withholds = lane.slides_without_sources();
             if let Some(slot) = self.slice_lost(id) {

@@ -48,6 +48,8 @@ pub(super) struct Slicing {
     owed: BTreeSet<SourceId>,
     /// The largest credit that the peer has reported.
     credit: u64,
+    /// Withheld symbols below this id were looked at when repairs over them did not fit the path.
+    pub looked: SourceId,
 }
 
 /// A part of a symbol.
@@ -136,15 +138,11 @@ impl LaneSender {
 
     /// Forgets symbols that the peer has decoded.
     pub(super) fn forget_sliced(&mut self) {
-        let Slicing { symbols, owed, .. } = &mut self.sliced;
-        let report = &self.reported.report;
-        symbols.retain(|&id, _| {
-            let is_decoded = report.is_decoded(id);
-            if is_decoded {
-                owed.remove(&id);
+        for run in self.reported.report.decoded() {
+            while let Some((&id, _)) = self.sliced.symbols.range(run.clone()).next() {
+                self.sliced.remove(id);
             }
-            !is_decoded
-        });
+        }
     }
 }
 

@@ -107,11 +107,14 @@ impl LaneSender {
         }
     }
 
-    /// A repair over symbols from `first` on no longer fits the path, so others do not either. From now on,
-    /// all symbols from `first` on that were not sent themselves count as lost, unless the peer is known to
-    /// have enough to decode them.
-    pub(crate) fn lose_withheld(&mut self, first: SourceId) {
-        for id in (first.0..self.ids.sent.0).map(SourceId) {
+    /// A repair over `count` symbols from `first` on no longer fits the path, so others do not either. From now
+    /// on, these symbols and all newer ones that were not sent themselves count as lost, unless the peer is
+    /// known to have enough to decode them. The newer ones are looked at once, because there may be many and
+    /// many such repairs.
+    pub(crate) fn lose_withheld(&mut self, first: SourceId, count: u16) {
+        let (end, sent) = (first.plus(count.into()).0.min(self.ids.sent.0), self.ids.sent);
+        let looked = core::mem::replace(&mut self.sliced.looked, sent);
+        for id in (first.0..end).chain(end.max(looked.0)..sent.0).map(SourceId) {
             if let Some(index) = self.index(id)
                 && matches!(self.sources[index], Source::Withheld | Source::Mixed)
                 && !self.reported.report.lacks_nothing_of(id)
@@ -174,7 +177,7 @@ mod tests {
         mix(&mut lane, 3, 0, 1);
         lane.on_repair_settled(3, false);
         lane.reported.report.regions = vec![(SourceId(2)..SourceId(3), 0), (SourceId(3)..SourceId(4), 1)];
-        lane.lose_withheld(SourceId(0));
+        lane.lose_withheld(SourceId(0), 1);
         for lost in [0, 1, 3] {
             assert_eq!(lane.first_lost(), Some(SourceId(lost)));
             assert!(lane.resend(SourceId(lost), 4 + lost).is_some());
