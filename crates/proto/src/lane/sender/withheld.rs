@@ -108,13 +108,13 @@ impl LaneSender {
     }
 
     /// A repair over `count` symbols from `first` on no longer fits the path, so others do not either. From now
-    /// on, these symbols and all newer ones that were not sent themselves count as lost, unless the peer is
-    /// known to have enough to decode them. The newer ones are looked at once, because there may be many and
-    /// many such repairs.
+    /// on, all symbols that were not sent themselves count as lost, unless the peer is known to have enough to
+    /// decode them. Each is looked at once, and those of the repair each time, because there may be many symbols
+    /// and many such repairs.
     pub(crate) fn lose_withheld(&mut self, first: SourceId, count: u16) {
-        let (end, sent) = (first.plus(count.into()).0.min(self.ids.sent.0), self.ids.sent);
-        let looked = core::mem::replace(&mut self.sliced.looked, sent);
-        for id in (first.0..end).chain(end.max(looked.0)..sent.0).map(SourceId) {
+        let end = first.plus(count.into()).0.min(self.ids.sent.0);
+        let looked = core::mem::replace(&mut self.sliced.looked, self.ids.sent).max(self.ids.base);
+        for id in (looked.0..self.ids.sent.0).chain(first.0..end).map(SourceId) {
             if let Some(index) = self.index(id)
                 && matches!(self.sources[index], Source::Withheld | Source::Mixed)
                 && !self.reported.report.lacks_nothing_of(id)
