@@ -125,7 +125,7 @@ struct Outcome {
     /// Return bytes per delivered byte, of bulk one way.
     returned: Option<f64>,
     wakes_per_datagram: f64,
-    /// Looks of policies at blocks and repairs in flight, for each datagram.
+    /// Looks of policies at blocks and repairs in flight, for each datagram and wake.
     looks: f64,
     /// How often the far end followed the near one, and how often either renewed its key.
     moves: u64,
@@ -239,7 +239,7 @@ fn tell(outcomes: &[Outcome]) {
     println!("{lossy} seeds at 5 % loss or more");
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
     distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
-    distribution("looks at blocks and repairs per datagram", outcomes.iter().map(|outcome| outcome.looks));
+    distribution("looks at blocks and repairs per datagram and wake", outcomes.iter().map(|outcome| outcome.looks));
     distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
     let (moves, keys) = (sum(|outcome| outcome.moves), sum(|outcome| outcome.key_updates));
     println!("{moves} moves, {keys} new keys, {} jobs", sum(|outcome| outcome.jobs));
@@ -288,9 +288,10 @@ fn run(case: &Case) -> Result<Outcome, String> {
     if returned.is_some_and(|share| share * source > MOST_RETURNED) {
         return Err(format!("{returned:?} bytes returned for each delivered"));
     }
-    let looks = looks(&mut run) as f64 / report.counted.datagrams as f64;
+    let turns = report.counted.datagrams + report.counted.wakes;
+    let looks = looks(&mut run) as f64 / turns as f64;
     if looks > MOST_LOOKS {
-        return Err(format!("{looks} looks at blocks and repairs for each datagram"));
+        return Err(format!("{looks} looks at blocks and repairs for each datagram and wake"));
     }
     Ok(Outcome {
         datagrams: report.counted.datagrams,
@@ -403,7 +404,8 @@ const FIND_RATE: u32 = 250;
 /// One FEEDBACK of about 110 bytes with headers for two packets is 5 % without loss. Six in ten lost packets,
 /// and an answer for every copy, make it four times as much.
 const MOST_RETURNED: f64 = 0.25;
-/// A datagram is at most some looks when it is sent and one when its fate becomes known (behaviour/looks.rs).
+/// A datagram is at most some looks when it is sent and one when its fate becomes known (behaviour/looks.rs). A
+/// wake at which nothing may be sent asks the policies too.
 const MOST_LOOKS: f64 = 16.0;
 /// Longest time between two probes without an answer.
 const SLOWEST_PROBE: Duration = Duration::from_secs(2);
