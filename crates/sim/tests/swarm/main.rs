@@ -404,8 +404,8 @@ const FIND_RATE: u32 = 250;
 /// One FEEDBACK of about 110 bytes with headers for two packets is 5 % without loss. Six in ten lost packets,
 /// and an answer for every copy, make it four times as much.
 const MOST_RETURNED: f64 = 0.25;
-/// A datagram is at most some looks when it is sent and one when its fate becomes known (behaviour/looks.rs). A
-/// wake at which nothing may be sent asks the policies too.
+/// A datagram is at most some looks when it is sent and one when its fate becomes known (behaviour/looks.rs).
+/// A wake at which nothing may be sent asks the policies too.
 const MOST_LOOKS: f64 = 16.0;
 /// Longest time between two probes without an answer.
 const SLOWEST_PROBE: Duration = Duration::from_secs(2);

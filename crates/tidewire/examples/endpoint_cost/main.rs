@@ -1,12 +1,12 @@
 //! What connections cost an endpoint beside each other: many idle ones (part `many`), and a hostile peer that
-//! holds the right keys (parts `hostile`, `blocks`, `sockets`, `policies`, `answers`); `idle` is `many` over a
-//! socket.
+//! holds the right keys (parts `hostile`, `blocks`, `sockets`, `policies`, `answers`); `idle` is `many` over
+//! a socket.
 //!
-//! `cargo run --release -p tidewire --example endpoint_cost [-- PART] [WORD] [--write]`. In `many`,
-//! `hostile` and `blocks` the endpoint runs without a socket and in virtual time, driven as the library's driver
-//! drives it. `sockets` takes 80 seconds, `policies` 25 minutes, `answers` two hours; a WORD chooses the rows
-//! whose names contain it. `--write` puts their tables into `docs/data`. Close everything else first; where
-//! others use the machine, put `chrt -f 1` in front.
+//! `cargo run --release -p tidewire --example endpoint_cost [-- PART] [WORD] [--write]`. In `many`, `hostile`
+//! and `blocks` the endpoint runs without a socket and in virtual time, driven as the library's driver drives
+//! it. `sockets` takes 80 seconds, `policies` 25 minutes, `answers` two hours; a WORD chooses the rows whose
+//! names contain it. `--write` puts their tables into `docs/data`. Close everything else first; where others
+//! use the machine, put `chrt -f 1` in front.
 
 mod blocks;
 mod floods;

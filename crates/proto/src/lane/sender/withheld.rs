@@ -107,10 +107,10 @@ impl LaneSender {
         }
     }
 
-    /// A repair over `count` symbols from `first` on no longer fits the path, so others do not either. From now
-    /// on, all symbols that were not sent themselves count as lost, unless the peer is known to have enough to
-    /// decode them. Each is looked at once, and those of the repair each time, because there may be many symbols
-    /// and many such repairs.
+    /// A repair over `count` symbols from `first` on no longer fits the path, so others do not either. From
+    /// now on, all symbols that were not sent themselves count as lost, unless the peer is known to have
+    /// enough to decode them. Each is looked at once, and those of the repair each time, because there may be
+    /// many symbols and many such repairs.
     pub(crate) fn lose_withheld(&mut self, first: SourceId, count: u16) {
         let end = first.plus(count.into()).0.min(self.ids.sent.0);
         let looked = core::mem::replace(&mut self.sliced.looked, self.ids.sent).max(self.ids.base);
