@@ -10,7 +10,7 @@ mod schema;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,6 +74,13 @@ fn up(scenario: &File) -> (Running, [String; 2]) {
     assert_eq!(hosts["event"], "hosts", "{hosts}");
     let name = |end: &str| hosts[end].as_str().unwrap().to_owned();
     (stage, [name("near"), name("far")])
+}
+
+/// The command ended well. With `--json` its error is on stdout.
+#[track_caller]
+fn succeeded(output: &Output) {
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
 }
 
 #[test]
@@ -162,7 +169,7 @@ fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
     let (settle, time) = if tidewire_testing::few_seeds() { ("4s", "8s") } else { ("8s", "24s") };
     let contest = ["contest", "--json", file.path.to_str().unwrap(), "--flows", "cubic,tidewire"];
     let output = lab(&contest).args(["--settle", settle, "--time", time]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    succeeded(&output);
     let lines = schema::lines(&output.stdout);
     let flows: Vec<_> = lines.iter().filter(|line| line["event"] == "flow").collect();
     assert_eq!([&flows[0]["name"], &flows[1]["name"]], ["cubic", "tidewire"]);
@@ -182,7 +189,7 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
     let run = ["run", path, "--peer", "tcp-bbr,tidewire", "--load", "2mbit", "--time", "2s"];
     let picture = file.path.with_extension("svg");
     let output = lab(&run).args(["--json", "--svg"]).arg(&picture).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    succeeded(&output);
     let lines = schema::lines(&output.stdout);
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).cloned().collect::<Vec<_>>();
     for (run, name) in of("peer_run").iter().zip(["tcp-bbr", "tidewire"]) {
@@ -286,7 +293,7 @@ fn kernels_and_ours_share_a_network() {
     let text = LINE.split("[[flow]]").next().unwrap().replace("time = \"10s\"", "time = \"4s\"") + &flows.concat();
     let file = scenario(&text);
     let output = lab(&["run", "--json", file.path.to_str().unwrap()]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    succeeded(&output);
     let lines = schema::lines(&output.stdout);
     let kinds: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
     assert_eq!(kinds, ["tidewire", "newreno", "cubic", "udp"]);
@@ -323,7 +330,7 @@ fn flows_of_the_kernel_cross_a_tunnel() {
     .concat();
     let file = scenario(&text);
     let output = lab(&["run", "--json", file.path.to_str().unwrap()]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    succeeded(&output);
     let lines = schema::lines(&output.stdout);
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no number"));
     let bytes: Vec<_> = lines[..3].iter().map(|line| number(&line["bytes"])).collect();

@@ -34,7 +34,7 @@ pub fn all() -> Vec<(&'static str, Frames)> {
         ("PATH_CHALLENGE, 150 in a packet", Box::new(|_, w| fill(w, |_| Frame::PathChallenge([7; 8])))),
         ("BASE, 450 in a packet", Box::new(|_, w| fill(w, |_| Frame::Base { lane: 1, base: SourceId(0) }))),
         ("NEW_CID, 60 in a packet", Box::new(new_cids)),
-        ("SLICE of one byte, 180 in a packet", Box::new(slices)),
+        ("SLICE of 256 bytes, five in a packet", Box::new(slices)),
         ("a byte of a stream in order", Box::new(|n, w| source(w, n as u64, &symbol(1, |_| byte(0, n))))),
         ("16 bytes amid a stream", Box::new(amid)),
         (
@@ -68,10 +68,14 @@ fn new_cids(n: usize, w: &mut Writer<'_>) {
     }
 }
 
+/// The shortest parts that are allowed, three of five of each symbol.
 fn slices(n: usize, w: &mut Writer<'_>) {
-    let (lane, total, bytes) = (0, 1_200, b"x");
-    let id = |k: usize| SourceId(1 + k as u64 % 100);
-    fill(w, |k| Frame::Slice { lane, layout: Layout::Sliding, id: id(k), offset: 2 * (n + k) % 1_000, total, bytes });
+    let (lane, total, bytes) = (0, 1_200, &[0; 256]);
+    fill(w, |k| {
+        let part = 5 * n + k;
+        let (id, offset) = (SourceId(1 + part as u64 % 60), 256 * (part / 60 % 3));
+        Frame::Slice { lane, layout: Layout::Sliding, id, offset, total, bytes }
+    });
 }
 
 /// Symbol 0 is missing; the credit of a new connection is 256 symbols.
