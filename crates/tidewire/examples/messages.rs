@@ -20,10 +20,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let secret = new_secret()?;
     let far = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default())?;
     let near = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default())?;
-    let (watcher, camera) = tokio::join!(far.accept(), near.connect(far.local_addr()));
-    let (watcher, camera) = (watcher?, camera?);
+    let (viewer, camera) = tokio::join!(far.accept(), near.connect(far.local_addr()));
+    let (viewer, camera) = (viewer?, camera?);
 
-    let watching = tokio::spawn(watch(watcher));
+    let counting = tokio::spawn(count(viewer));
     let lane = camera.open_lane(&LaneConfig::default())?;
     for number in 0..FRAMES {
         // Returns when the lane has taken the frame; the lifetime runs from this call on.
@@ -33,12 +33,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Closing does not wait for data under way, so the lifetime of the last frame has to pass first.
     tokio::time::sleep(LIFETIME).await;
     camera.close(CloseCode::Done, "end of the film");
-    println!("{} of {FRAMES} frames arrived in time", watching.await?);
+    println!("{} of {FRAMES} frames arrived in time", counting.await?);
     Ok(())
 }
 
 /// Counts frames until the connection ends.
-async fn watch(connection: Connection) -> u32 {
+async fn count(connection: Connection) -> u32 {
     let mut frames = 0;
     while let Ok(message) = connection.receive_message().await {
         // A message is never truncated.
