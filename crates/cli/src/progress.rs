@@ -60,7 +60,7 @@ enum Event<'a> {
         failed: u32,
         /// Bytes of files that this session carried.
         moved_bytes: u64,
-        /// Bytes of files that earlier sessions had carried.
+        /// Bytes of files that the receiver had.
         resumed_bytes: u64,
     },
 }
@@ -69,7 +69,7 @@ enum Event<'a> {
 struct Progress {
     /// Bytes of files written to the stream or read from it.
     bytes: u64,
-    /// Bytes that earlier sessions carried.
+    /// Bytes that the receiver had.
     resumed_bytes: u64,
     /// Bytes announced by the sender.
     total_bytes: u64,
@@ -125,7 +125,7 @@ pub struct Meter {
     begun: Instant,
     total: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes that earlier sessions carried.
+    /// Bytes that the receiver had.
     resumed: AtomicU64,
 }
 
@@ -157,9 +157,14 @@ impl Meter {
                     self.console.say(&format!("{path}: goes on at {percent:.0} %"));
                 }
             }
-            transfer::Event::Changed { path, size } => {
-                self.console.event(&Event::Resumed { path, offset: 0, bytes: *size });
-                self.console.say(&format!("{path}: changed since it was cut off; sent from its beginning"));
+            transfer::Event::Changed { path, offset, withdrawn, size } => {
+                self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed);
+                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                let from = match offset {
+                    0 => "its beginning".into(),
+                    _ => format!("{:.0} %", 100.0 * *offset as f64 / (*size).max(1) as f64),
+                };
+                self.console.say(&format!("{path}: changed since it was cut off; sent from {from}"));
             }
             transfer::Event::Kept { path, bytes } => {
                 let bytes = Some(*bytes);

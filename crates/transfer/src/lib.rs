@@ -10,11 +10,10 @@ mod beneath;
 mod checkpoint;
 mod destination;
 mod flushing;
-mod holes;
+mod hashing_time;
 mod kept;
 mod key;
 mod mode;
-mod offers;
 mod opening;
 mod part;
 mod part_file;
@@ -37,7 +36,9 @@ pub use key::Key;
 pub use path::{PathError, RelativePath};
 pub use quota::Limits;
 pub use receiver::receive;
-pub use record::{Entry, Have, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use record::{
+    Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter,
+};
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
 pub use tree::{GROUP, Prefix};
@@ -142,7 +143,7 @@ pub enum Event<'a> {
     },
     /// Further bytes of files were written to the stream or read from it.
     Bytes(u64),
-    /// An earlier session carried part of a file, or all of it, and this one goes on from there.
+    /// The receiver has part of a file, or all of it, and this session goes on from there.
     Resumed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
@@ -151,11 +152,14 @@ pub enum Event<'a> {
         /// Bytes of the file.
         size: u64,
     },
-    /// A file is sent from its beginning although an earlier session carried part of it, because it has
-    /// changed.
+    /// A file is sent from here although an earlier session carried more of it, because it has changed.
     Changed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
+        /// Bytes that are still the same.
+        offset: u64,
+        /// Bytes that were reported as resumed before, and are not the same.
+        withdrawn: u64,
         /// Bytes of the file.
         size: u64,
     },

@@ -20,7 +20,7 @@ use super::quota::Charge;
 use super::refusal::{Refusal, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
-use super::{Entry, Key, Reason, mode};
+use super::{Attributes, Entry, Key, Reason, mode};
 
 /// Zeros for hashing a skipped run. They are not written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -42,6 +42,8 @@ pub(super) struct Writing {
     pub(super) charge: Charge,
     /// Where this session began to write.
     pub(super) begun: u64,
+    /// What this session continues, until the sender has told that it differs.
+    pub(super) beginning: Option<Prefix>,
     /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
 }
@@ -71,12 +73,13 @@ pub(super) struct Part {
     slot: Slot,
     directory: Dir,
     name: String,
+    path: Key,
 }
 
 impl Part {
-    /// The part in `slot` will become `name` in `directory`.
-    pub(super) fn new(slot: Slot, directory: Dir, name: &str) -> Self {
-        Self { slot, directory, name: name.to_owned() }
+    /// The part in `slot` will become `name` in `directory`, which is `path`.
+    pub(super) fn new(slot: Slot, directory: Dir, name: &str, path: Key) -> Self {
+        Self { slot, directory, name: name.to_owned(), path }
     }
 
     /// Writes and hashes the next bytes. Refuses more than were announced.
@@ -112,10 +115,11 @@ impl Part {
             if writing.tree.room() > 0 || bytes >= announced {
                 return Err((Reason::Mismatch, format!("a group ends after {bytes} bytes where none does")));
             }
-            let prefix = writing.tree.close_group();
-            if blake3::Hash::from_bytes(*prefix.last()) != blake3::Hash::from_bytes(value) {
+            let group = writing.tree.close_group();
+            if blake3::Hash::from_bytes(group) != blake3::Hash::from_bytes(value) {
                 return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
             }
+            let Some(prefix) = writing.tree.prefix() else { return Ok(()) };
             let Writing { folder, file, log: Some(log), flushed, unflushed, .. } = writing else { return Ok(()) };
             if !unflushed.is_due(Instant::now()) {
                 return Ok(());
@@ -128,8 +132,26 @@ impl Part {
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns its modification
-    /// time.
+    /// Drops what is there from `offset` on, where a subtree ends of what this session continues. A file of
+    /// `announced` bytes goes on from there. This happens once, because a sender compares the beginning once.
+    pub(super) fn back(&mut self, offset: u64, announced: u64) -> Result<(), Refusal> {
+        self.with(|writing| {
+            let wrong = || (Reason::Mismatch, format!("it goes back to byte {offset}, where nothing ends"));
+            let beginning = writing.beginning.take().filter(|prefix| offset < prefix.offset()).ok_or_else(wrong)?;
+            let kept = if offset == 0 { None } else { Some(beginning.cut(offset).ok_or_else(wrong)?) };
+            writing.tree = Tree::new(kept.as_ref());
+            // First the state, so that it never covers bytes that are not there.
+            if let Some(log) = &mut writing.log {
+                log.go_back(announced, kept).map_err(refusal)?;
+            }
+            writing.flushed = offset;
+            writing.file.set_len(offset).map_err(refusal)?;
+            writing.file.seek(SeekFrom::Start(offset)).map_err(refusal)?;
+            Ok(())
+        })
+    }
+
+    /// Verifies size and hash, flushes, and renames the file to its final name.
     ///
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
     /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
@@ -139,32 +161,28 @@ impl Part {
         entry: &Entry,
         hash: [u8; 32],
         standing: &mut Standing,
-    ) -> Result<Option<SystemTime>, Refusal> {
-        let path = Key::of_path(&entry.path);
+    ) -> Result<(), Refusal> {
+        let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-        let modified = match writing
+        let finished = writing
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
-            .and_then(|()| writing.finish(entry, &self.directory, &self.name))
-        {
-            Ok(modified) => modified,
-            Err(refusal) => {
-                drop(slot);
-                if refusal.0 == Reason::Mismatch {
-                    self.discard();
-                }
-                return Err(refusal);
+            .and_then(|()| writing.finish(entry, &self.directory, &self.name));
+        if let Err(refusal) = finished {
+            drop(slot);
+            if refusal.0 == Reason::Mismatch {
+                self.discard();
             }
-        };
+            return Err(refusal);
+        }
         writing.charge.settle_all();
         *slot = None;
         drop(slot);
         if let Ok(there) = self.directory.symlink_metadata(&self.name) {
             standing.insert(&there, path);
         }
-        flush_directory(&self.directory).map_err(refusal)?;
-        Ok(modified)
+        flush_directory(&self.directory).map_err(refusal)
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -222,22 +240,17 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns its
-    /// modification time.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
+    /// Gives the file its mode and time, flushes it, and renames it to its final name.
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<(), Refusal> {
         self.file.set_len(entry.size).map_err(refusal)?;
-        mode::set(&self.file, entry.mode).map_err(refusal)?;
-        let (seconds, nanos) = entry.modified;
-        if let Some(modified) = system_time(seconds, nanos) {
-            self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
-        }
+        set_attributes(&self.file, entry.attributes).map_err(refusal)?;
         self.file.sync_all().map_err(refusal)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
+        Ok(())
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete
@@ -262,6 +275,16 @@ impl Log {
         Checkpoint { peer, job, path, source, size, prefix }
     }
 
+    /// Makes later checkpoints void, and without a prefix all.
+    fn go_back(&mut self, size: u64, prefix: Option<Prefix>) -> io::Result<()> {
+        let checkpoint = prefix.map(|prefix| self.checkpoint(size, prefix));
+        match (&mut self.file, checkpoint) {
+            (None, _) => Ok(()),
+            (Some(file), None) => file.set_len(0),
+            (Some(file), Some(checkpoint)) => checkpoint.write_alone(file),
+        }
+    }
+
     fn write(&mut self, folder: &Dir, checkpoint: &Checkpoint) -> io::Result<()> {
         let name = self.state_name();
         let file = match &mut self.file {
@@ -270,6 +293,14 @@ impl Log {
         };
         checkpoint.write(file)
     }
+}
+
+/// Sets mode and modification time.
+pub(super) fn set_attributes(file: &File, attributes: Attributes) -> io::Result<()> {
+    mode::set(file, attributes.mode)?;
+    let (seconds, nanos) = attributes.modified;
+    let modified = system_time(seconds, nanos);
+    modified.map_or(Ok(()), |modified| file.set_times(FileTimes::new().set_modified(modified)))
 }
 
 /// Makes the rename durable. Windows has no such call and needs none, because its metadata is journalled.
