@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use blake3::hazmat::HasherExt;
 use tidewire_transfer::{
-    Attributes, Destination, Entry, GROUP, Key, Kind, Look, MAX_RECORD, Reason, Record, RecordWriter, receive, scan, send,
+    Attributes, Destination, Entry, GROUP, Key, Kind, Look, MAX_RECORD, Reason, Record, RecordWriter, receive, scan,
+    send,
 };
 use tokio::io::{AsyncReadExt, DuplexStream, duplex, split};
 use tokio::time::{Instant as Tick, sleep_until};

@@ -36,9 +36,7 @@ pub use key::Key;
 pub use path::{PathError, RelativePath};
 pub use quota::Limits;
 pub use receiver::receive;
-pub use record::{
-    Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter,
-};
+pub use record::{Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
 pub use tree::{GROUP, Prefix};

@@ -11,7 +11,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use cap_std::fs::Dir;
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
 use super::flushing::Unflushed;
@@ -42,7 +43,7 @@ pub(super) struct Writing {
     pub(super) charge: Charge,
     /// Where this session began to write.
     pub(super) begun: u64,
-    /// What this session continues, until the sender has told that it differs.
+    /// What this session continues.
     pub(super) beginning: Option<Prefix>,
     /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
@@ -132,14 +133,25 @@ impl Part {
         })
     }
 
+    /// What this session continues, opened for reading.
+    pub(super) fn beginning(&self) -> Option<(File, Prefix)> {
+        let slot = lock(&self.slot);
+        let writing = slot.as_ref()?;
+        let prefix = writing.beginning.clone()?;
+        let mut reading = OpenOptions::new();
+        reading.read(true).follow(FollowSymlinks::No);
+        let file = writing.folder.open_with(&writing.part, &reading).ok()?;
+        Some((file.into_std(), prefix))
+    }
+
     /// Drops what is there from `offset` on, where a subtree ends of what this session continues. A file of
-    /// `announced` bytes goes on from there. This happens once, because a sender compares the beginning once.
+    /// `announced` bytes goes on from there, and what is left is its beginning.
     pub(super) fn back(&mut self, offset: u64, announced: u64) -> Result<(), Refusal> {
         self.with(|writing| {
             let wrong = || (Reason::Mismatch, format!("it goes back to byte {offset}, where nothing ends"));
             let beginning = writing.beginning.take().filter(|prefix| offset < prefix.offset()).ok_or_else(wrong)?;
             let kept = if offset == 0 { None } else { Some(beginning.cut(offset).ok_or_else(wrong)?) };
-            writing.tree = Tree::new(kept.as_ref());
+            (writing.tree, writing.beginning) = (Tree::new(kept.as_ref()), kept.clone());
             // First the state, so that it never covers bytes that are not there.
             if let Some(log) = &mut writing.log {
                 log.go_back(announced, kept).map_err(refusal)?;
@@ -156,12 +168,7 @@ impl Part {
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
     /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
     /// because the rename may not survive a power failure; the file stays complete.
-    pub(super) fn commit(
-        self,
-        entry: &Entry,
-        hash: [u8; 32],
-        standing: &mut Standing,
-    ) -> Result<(), Refusal> {
+    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<(), Refusal> {
         let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };

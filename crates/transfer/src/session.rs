@@ -121,7 +121,10 @@ impl<'a> Session<'a> {
     }
 
     /// The file of a CLAIM was compared and refused, or stays where it is.
-    pub(super) fn accept<T>(&mut self, accepted: impl FnOnce(&mut Standing) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    pub(super) fn accept<T>(
+        &mut self,
+        accepted: impl FnOnce(&mut Standing) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         self.claimed -= 1;
         accepted(&mut self.standing)
     }
@@ -160,7 +163,13 @@ impl<'a> Session<'a> {
     }
 
     /// Renames a complete file to its final name, `path`, and notes that it is kept.
-    pub(super) fn keep(&mut self, part: Part, path: &RelativePath, entry: &Entry, hash: [u8; 32]) -> Result<(), Refusal> {
+    pub(super) fn keep(
+        &mut self,
+        part: Part,
+        path: &RelativePath,
+        entry: &Entry,
+        hash: [u8; 32],
+    ) -> Result<(), Refusal> {
         part.commit(entry, hash, &mut self.standing)?;
         self.kept.add(self.destination, path);
         Ok(())

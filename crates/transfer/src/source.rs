@@ -142,7 +142,8 @@ fn add(
             found.files += 1;
             found.bytes += metadata.len();
         }
-        let mut source = Source { path: path.to_owned(), name, directory, size: 0, key: Key::default(), root: root.clone() };
+        let mut source =
+            Source { path: path.to_owned(), name, directory, size: 0, key: Key::default(), root: root.clone() };
         if !directory {
             (source.size, source.key) = (metadata.len(), key(&source, &metadata));
         }

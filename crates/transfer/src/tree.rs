@@ -241,7 +241,9 @@ mod tests {
         // Seven groups: subtrees of four, two and one.
         assert_eq!(prefix.subtrees().map(|(end, _)| end).collect::<Vec<_>>(), [4, 6, 7].map(|end| end * GROUP));
         assert_eq!(compared(&content, &prefix), 7 * GROUP);
-        for (at, equal) in [(0, 0), (4 * group - 1, 0), (4 * group, 4), (5 * group, 4), (6 * group, 6), (7 * group - 1, 6)] {
+        for (at, equal) in
+            [(0, 0), (4 * group - 1, 0), (4 * group, 4), (5 * group, 4), (6 * group, 6), (7 * group - 1, 6)]
+        {
             content[at] ^= 1;
             assert_eq!(compared(&content, &prefix), equal * GROUP, "byte {at}");
             content[at] ^= 1;

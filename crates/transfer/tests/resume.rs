@@ -280,6 +280,24 @@ fn a_transfer_that_went_back_can_be_cut_off_anywhere() {
     }
 }
 
+/// The bytes of a part change on the receiver's disk, and its length and state do not.
+#[test]
+fn a_part_that_was_damaged_is_never_kept() {
+    let stage = Stage::new();
+    let path = stage.file("f", &content(1, 3 * GROUP));
+    assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
+    let parts = fs::read_dir(stage.to.path().join(".tidewire-parts")).unwrap().map(|entry| entry.unwrap().path());
+    let part = parts.into_iter().find(|path| path.extension().is_some_and(|found| found == "part")).unwrap();
+    let mut bytes = fs::read(&part).unwrap();
+    bytes[GROUP as usize / 3] ^= 1;
+    fs::write(&part, bytes).unwrap();
+    let (outcome, _, there) = session(std::slice::from_ref(&path), stage.to.path(), u64::MAX);
+    assert_eq!((outcome.unwrap().kept, there.failed), (0, vec![Reason::Mismatch]));
+    assert_eq!(tree(stage.to.path()), BTreeMap::new());
+    assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), u64::MAX).0.unwrap().kept, 1);
+    stage.assert_same();
+}
+
 #[test]
 fn a_file_that_was_whole_before_the_cut_and_changed_since_arrives_as_it_is_now() {
     let stage = Stage::new();

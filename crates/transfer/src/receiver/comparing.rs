@@ -1,8 +1,9 @@
-//! Compares files that stand at the destination with the CLAIMs of the sender, while the receiver writes others.
+//! Reads what is at the destination already, while the receiver writes other bytes: files that stand are
+//! compared with the CLAIMs of the sender, and the beginning of a part with the state that was stored for it.
 //!
-//! It hashes one file after the other, in steps that share the task with the receiving side and the time with
-//! all sessions of the destination. Invariant: a file is changed only after its hash was found equal, and then
-//! only its mode and time.
+//! It works in steps that share the task with the receiving side and the time with all sessions of the
+//! destination. Invariant: a file that stands is changed only after its hash was found equal, and then only
+//! its mode and time.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -11,7 +12,7 @@ use std::sync::Mutex;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 use tokio::io::AsyncWrite;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
 use super::answers::Answers;
@@ -20,6 +21,7 @@ use crate::part::set_attributes;
 use crate::record::{Attributes, Claim, Look, Record};
 use crate::refusal::{Refusal, refusal};
 use crate::session::{Session, path};
+use crate::tree::{Comparison, Prefix};
 use crate::{Destination, Event, Key, RelativePath, TransferError, blocking};
 
 /// Bytes that are hashed in one step: about a millisecond.
@@ -34,7 +36,7 @@ pub(super) struct Comparing<'a, 's, W> {
 
 impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     /// Answers each CLAIM, until the receiving side has ended.
-    pub(super) async fn run(self, mut claims: mpsc::Receiver<(Claim, Look)>) -> Result<(), TransferError> {
+    pub(super) async fn run(&self, mut claims: mpsc::Receiver<(Claim, Look)>) -> Result<(), TransferError> {
         let mut buffer = vec![0; STEP];
         while let Some((claim, look)) = claims.recv().await {
             match self.compare(&claim, &look, &mut buffer).await {
@@ -44,6 +46,26 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
                     self.answers.write(&Record::Differs(claim.id)).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Tells of each beginning whether it is what its state says, until the receiving side has ended.
+    pub(super) async fn prove(&self, mut beginnings: mpsc::Receiver<Beginning>) -> Result<(), TransferError> {
+        let mut buffer = vec![0; STEP];
+        while let Some(Beginning { mut file, prefix, verdict }) = beginnings.recv().await {
+            let (end, mut comparison) = (prefix.offset(), Comparison::new(prefix));
+            // Nobody waits for the verdict on a file that has failed meanwhile.
+            while comparison.room() > 0 && !verdict.is_closed() {
+                let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
+                let turn = self.destination.claims().turn().await;
+                let same = turn.spend(|| blocking(|| read(&mut file, &mut buffer[..most])));
+                if !same.is_ok_and(|bytes| bytes > 0 && comparison.update(&buffer[..bytes])) {
+                    break;
+                }
+                yield_now().await;
+            }
+            let _ = verdict.send(comparison.equal() == end);
         }
         Ok(())
     }
@@ -88,6 +110,24 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     }
 }
 
+/// The beginning of a part that is continued.
+pub(super) struct Beginning {
+    pub(super) file: File,
+    pub(super) prefix: Prefix,
+    /// Told whether the bytes are those of the state.
+    pub(super) verdict: oneshot::Sender<bool>,
+}
+
+/// Reads once. An interrupted call is no error of the file.
+fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// A file that stands at the destination, while it is compared.
 struct Standing {
     directory: Dir,
@@ -118,12 +158,7 @@ impl Standing {
 
     /// Reads and hashes the next bytes.
     fn read(&mut self, buffer: &mut [u8], hasher: &mut blake3::Hasher) -> io::Result<usize> {
-        let read = loop {
-            match self.file.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read?,
-            }
-        };
+        let read = read(&mut self.file, buffer)?;
         hasher.update(&buffer[..read]);
         Ok(read)
     }

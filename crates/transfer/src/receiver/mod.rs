@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidewire::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, split};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use self::answers::Answers;
-use self::comparing::Comparing;
+use self::comparing::{Beginning, Comparing};
 use super::destination::Destination;
 use super::part::Part;
 use super::record::{Claim, Entry, Kind, Look, Record, RecordReader, RecordWriter};
@@ -43,10 +43,12 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
     watch(Event::Total { files, bytes });
     let session = Mutex::new(blocking(|| Session::begin(destination, Key::of_peer(peer), job)));
     let answers = Answers::new(answers, watch);
-    let (claims, claimed) = mpsc::channel(WINDOW);
+    let ((claims, claimed), (beginnings, begun)) = (mpsc::channel(WINDOW), mpsc::channel(1));
     let comparing = Comparing { destination, session: &session, answers: &answers };
-    let receiver = Receiver { answers: &answers, watch, claims, under_way: None, session: &session, announced: 0 };
-    tokio::try_join!(receiver.run(records, destination), comparing.run(claimed))?;
+    let (answering, under_way) = (&answers, None);
+    let receiver =
+        Receiver { answers: answering, watch, claims, beginnings, under_way, session: &session, announced: 0 };
+    tokio::try_join!(receiver.run(records, destination), comparing.run(claimed), comparing.prove(begun))?;
     Ok(answers.outcome().await)
 }
 
@@ -62,6 +64,8 @@ struct UnderWay {
     name: String,
     /// `None` once it has failed and was answered. Its bytes are then dropped.
     part: Option<Part>,
+    /// Whether the beginning that it continues is what was written, if it does.
+    proof: Option<oneshot::Receiver<bool>>,
 }
 
 struct Receiver<'a, 's, W> {
@@ -69,6 +73,7 @@ struct Receiver<'a, 's, W> {
     watch: Watch<'a>,
     /// To the comparing side.
     claims: mpsc::Sender<(Claim, Look)>,
+    beginnings: mpsc::Sender<Beginning>,
     // Dropped before the session, which removes the folder of parts if it is empty.
     under_way: Option<UnderWay>,
     session: &'a Mutex<Session<'s>>,
@@ -139,17 +144,30 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
                 if entry.offset > 0 {
                     (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
                 }
-                self.under_way = Some(UnderWay { look, entry, name, part: Some(part) });
+                let proof = self.prove(&part, entry.offset).await;
+                self.under_way = Some(UnderWay { look, entry, name, part: Some(part), proof });
                 Ok(())
             }
             Err(refusal) => {
                 self.answers.failed(entry.id, &name, refusal).await?;
                 if look.kind == Kind::File {
-                    self.under_way = Some(UnderWay { look, entry, name, part: None });
+                    self.under_way = Some(UnderWay { look, entry, name, part: None, proof: None });
                 }
                 Ok(())
             }
         }
+    }
+
+    /// Has the first bytes of a part, which this session continues, read again.
+    async fn prove(&mut self, part: &Part, bytes: u64) -> Option<oneshot::Receiver<bool>> {
+        let (verdict, proof) = oneshot::channel();
+        // What cannot be read is not proven. The other side ends when this one has.
+        if bytes > 0
+            && let Some((file, prefix)) = blocking(|| part.beginning())
+        {
+            let _ = self.beginnings.send(Beginning { file, prefix, verdict }).await;
+        }
+        (bytes > 0).then_some(proof)
     }
 
     /// Handles a record of type `name` with `length` bytes for the current part.
@@ -178,18 +196,31 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
 
     async fn back(&mut self, offset: u64) -> Result<(), TransferError> {
         self.feed("BACK", 0, |part, size| part.back(offset, size)).await?;
-        if let Some(UnderWay { entry, name, part: Some(_), .. }) = &mut self.under_way {
-            let withdrawn = entry.offset.saturating_sub(offset);
-            entry.offset = offset;
-            (self.watch)(Event::Changed { path: name, offset, withdrawn, size: entry.size });
+        let Some(mut under_way) = self.under_way.take() else { return Ok(()) };
+        if let Some(part) = &under_way.part {
+            under_way.proof = self.prove(part, offset).await;
+            let (path, size) = (&under_way.name, under_way.entry.size);
+            let withdrawn = under_way.entry.offset.saturating_sub(offset);
+            (self.watch)(Event::Changed { path, offset, withdrawn, size });
+            under_way.entry.offset = offset;
         }
+        self.under_way = Some(under_way);
         Ok(())
     }
 
     async fn end(&mut self, hash: [u8; 32]) -> Result<(), TransferError> {
-        let UnderWay { look, entry, name, part } = self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
+        let UnderWay { look, entry, name, part, proof } =
+            self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
         let Some(part) = part else { return Ok(()) };
+        let damaged = match proof {
+            Some(proof) => !proof.await.unwrap_or(false),
+            None => false,
+        };
         let ended = blocking(|| {
+            if damaged {
+                part.discard();
+                return Err((Reason::Mismatch, "what was there of it is damaged; send it again".into()));
+            }
             let path = path(&look)?;
             lock(self.session).keep(part, &path, &entry, hash)
         });
