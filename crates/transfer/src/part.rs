@@ -14,10 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 use cap_std::fs::Dir;
 
 use super::checkpoint::Checkpoint;
+use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
 use super::flushing::Unflushed;
 use super::part_file::{create, state_name};
 use super::quota::Charge;
-use super::refusal::{Refusal, refusal};
+use super::refusal::{Refusal, is_damage, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
 use super::{Entry, Key, Reason, mode};
@@ -64,6 +65,14 @@ pub(super) type Slot = Arc<Mutex<Option<Writing>>>;
 /// Locks a slot. Every change of a slot is a single store, so a poisoned slot is still consistent.
 pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that became complete.
+pub(super) struct Committed {
+    /// Its modification time, as the file system has it.
+    pub(super) modified: Option<SystemTime>,
+    /// What could not be done for it: its mode, its time, a flush.
+    pub(super) warning: Warning,
 }
 
 /// An incomplete file.
@@ -120,35 +129,36 @@ impl Part {
             if !unflushed.is_due(Instant::now()) {
                 return Ok(());
             }
-            file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
+            stretch(file, bytes)?;
             let checkpoint = log.checkpoint(announced, prefix);
-            log.write(folder, &checkpoint).map_err(refusal)?;
-            *flushed = bytes;
+            // Without one the file arrives all the same, but it cannot be continued from here.
+            if flush_bytes(file)? && optional(log.write(folder, &checkpoint), |_| Some(String::new()))?.is_none() {
+                *flushed = bytes;
+            }
             Ok(())
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns its modification
-    /// time.
+    /// Verifies size and hash, flushes, and renames the file to its final name.
     ///
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
-    /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
-    /// because the rename may not survive a power failure; the file stays complete.
+    /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is
+    /// an error, because the rename may not survive a power failure; the file stays complete.
     pub(super) fn commit(
         self,
         entry: &Entry,
         hash: [u8; 32],
         standing: &mut Standing,
-    ) -> Result<Option<SystemTime>, Refusal> {
+    ) -> Result<Committed, Refusal> {
         let path = Key::of_path(&entry.path);
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-        let modified = match writing
+        let warnings = match writing
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
             .and_then(|()| writing.finish(entry, &self.directory, &self.name))
         {
-            Ok(modified) => modified,
+            Ok(warnings) => warnings,
             Err(refusal) => {
                 drop(slot);
                 if refusal.0 == Reason::Mismatch {
@@ -158,13 +168,15 @@ impl Part {
             }
         };
         writing.charge.settle_all();
-        *slot = None;
+        let Some(Writing { file, .. }) = slot.take() else { return Err(taken_over()) };
         drop(slot);
         if let Ok(there) = self.directory.symlink_metadata(&self.name) {
             standing.insert(&there, path);
         }
-        flush_directory(&self.directory).map_err(refusal)?;
-        Ok(modified)
+        let of_name = flush_folder(&self.directory, &file)?;
+        let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+        let warnings: Vec<_> = warnings.into_iter().chain([of_name]).flatten().collect();
+        Ok(Committed { modified, warning: (!warnings.is_empty()).then(|| warnings.join("; ")) })
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -222,22 +234,22 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns its
-    /// modification time.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
-        self.file.set_len(entry.size).map_err(refusal)?;
-        mode::set(&self.file, entry.mode).map_err(refusal)?;
+    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
+    /// be done.
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<[Warning; 3], Refusal> {
+        stretch(&self.file, entry.size)?;
+        let of_mode = mode::set(&self.file, entry.mode)?;
         let (seconds, nanos) = entry.modified;
-        if let Some(modified) = system_time(seconds, nanos) {
-            self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
-        }
-        self.file.sync_all().map_err(refusal)?;
+        let timed = system_time(seconds, nanos)
+            .map_or(Ok(()), |modified| self.file.set_times(FileTimes::new().set_modified(modified)));
+        let of_time = optional(timed, |error| Some(format!("its modification time is not the sender's: {error}")))?;
+        let of_bytes = flush_file(&self.file)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
+        Ok([of_mode, of_time, of_bytes])
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete
@@ -272,15 +284,13 @@ impl Log {
     }
 }
 
-/// Makes the rename durable. Windows has no such call and needs none, because its metadata is journalled.
-#[cfg(unix)]
-fn flush_directory(directory: &Dir) -> io::Result<()> {
-    directory.open(".")?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn flush_directory(_: &Dir) -> io::Result<()> {
-    Ok(())
+/// Gives a part the length of the bytes that came. It is shorter only if a hole ends it, so that a file
+/// system that cannot change a length serves all other files.
+fn stretch(file: &File, bytes: u64) -> Result<(), Refusal> {
+    match file.set_len(bytes) {
+        Err(error) if !is_damage(&error) && file.metadata().is_ok_and(|now| now.len() == bytes) => Ok(()),
+        set => set.map_err(refusal),
+    }
 }
 
 /// A time of the wire, if this system can represent it.

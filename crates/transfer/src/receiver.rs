@@ -105,9 +105,9 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         match blocking(|| open(&mut self.session, &entry)) {
             Ok(Opened::Stands) => {
                 (self.watch)(Event::Resumed { path: &name, offset: entry.size, size: entry.size });
-                self.kept(entry.id, &name, entry.size, entry.size).await
+                self.kept(entry.id, &name, entry.size, entry.size, None).await
             }
-            Ok(Opened::Directory) => self.kept(entry.id, &name, 0, 0).await,
+            Ok(Opened::Directory) => self.kept(entry.id, &name, 0, 0, None).await,
             Ok(Opened::Part(part)) => {
                 if entry.offset > 0 {
                     (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
@@ -157,7 +157,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
             self.session.keep(part, path, &entry, hash)
         });
         match ended {
-            Ok(()) => self.kept(entry.id, &name, entry.size, entry.offset).await,
+            Ok(warning) => self.kept(entry.id, &name, entry.size, entry.offset, warning.as_deref()).await,
             Err(refusal) => self.failed(entry.id, &name, refusal).await,
         }
     }
@@ -184,10 +184,18 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         Ok(self.outcome)
     }
 
-    /// Answers that an entry is kept. `resumed` of its `bytes` were there before.
-    async fn kept(&mut self, id: u32, name: &str, bytes: u64, resumed: u64) -> Result<(), TransferError> {
-        self.outcome.keep(name, bytes, resumed, self.watch);
-        self.answers.write(&Record::Result { id, failure: None, detail: "" }).await
+    /// Answers that an entry is kept. `resumed` of its `bytes` were there before. `warning` says what could
+    /// not be done for it.
+    async fn kept(
+        &mut self,
+        id: u32,
+        name: &str,
+        bytes: u64,
+        resumed: u64,
+        warning: Option<&str>,
+    ) -> Result<(), TransferError> {
+        self.outcome.keep(name, bytes, resumed, warning, self.watch);
+        self.answers.write(&Record::Result { id, failure: None, detail: warning.unwrap_or_default() }).await
     }
 
     async fn failed(&mut self, id: u32, name: &str, (reason, detail): Refusal) -> Result<(), TransferError> {

@@ -249,7 +249,10 @@ async fn gather(
                 let (bytes, resumed) = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
                 let name = &found.sources[id as usize].name;
                 match failure {
-                    None => outcome.keep(&name.to_string(), bytes, resumed, watch),
+                    None => {
+                        let warning = (!detail.is_empty()).then(|| format!("at the receiver: {detail}"));
+                        outcome.keep(&name.to_string(), bytes, resumed, warning.as_deref(), watch);
+                    }
                     Some(Reason::Aborted) => {}
                     Some(reason) => {
                         let detail = format!("at the receiver: {detail}");

@@ -11,6 +11,7 @@ use cap_fs_ext::DirExt;
 
 use super::checkpoint::Checkpoint;
 use super::destination::PARTS;
+use super::durable::Warning;
 use super::kept::Kept;
 use super::part::Part;
 use super::record::Have;
@@ -79,18 +80,20 @@ impl<'a> Session<'a> {
         self.kept.has(Key::of_path(&entry.path), entry.source)
     }
 
-    /// Renames a complete file to its final name, `path`, and notes that it is kept.
+    /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not be
+    /// done for it.
     pub(super) fn keep(
         &mut self,
         part: Part,
         path: RelativePath,
         entry: &Entry,
         hash: [u8; 32],
-    ) -> Result<(), Refusal> {
-        if let Some(modified) = part.commit(entry, hash, &mut self.standing)? {
+    ) -> Result<Warning, Refusal> {
+        let committed = part.commit(entry, hash, &mut self.standing)?;
+        if let Some(modified) = committed.modified {
             self.kept.add(self.destination, path, entry.source, entry.size, modified);
         }
-        Ok(())
+        Ok(committed.warning)
     }
 
     /// Called when the job is done: the rest of it will not be needed again.
