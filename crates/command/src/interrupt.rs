@@ -36,6 +36,18 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
+/// From now on, a write beyond the limit of a file's size (`ulimit -f`) is an error of that write, EFBIG. The
+/// system's own reaction to SIGXFSZ would end the process. A program calls this before it writes anything.
+pub fn outlive_size_limit() {
+    #[cfg(unix)]
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        let _entered = runtime.enter();
+        // The handler stays when the stream of signals is dropped. If there is none, nothing changes.
+        let signal = rustix::process::Signal::XFSZ.as_raw();
+        drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)));
+    }
+}
+
 /// From now on, a request to end waits for the next [`unless_interrupted`]. A verb calls this before it
 /// prints that it waits, because who reads that may end it at once, and before it makes what it has to
 /// remove.

@@ -12,7 +12,13 @@ pub(super) type Refusal = (Reason, String);
 /// The reason on the wire for an error of the operating system.
 pub(super) fn refusal(error: io::Error) -> Refusal {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    (if full { Reason::NoSpace } else { Reason::Unwritable }, error.to_string())
+    let detail = match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            format!("{error}: beyond the limit of its file system or of the process that receives (ulimit -f)")
+        }
+        _ => error.to_string(),
+    };
+    (if full { Reason::NoSpace } else { Reason::Unwritable }, detail)
 }
 
 /// Whether an error says that the disk, the way to it or the machine has failed. Other errors of a call that
