@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 
 use tokio::sync::watch;
 
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
+use crate::runtime;
 
 /// Runs an asynchronous verb on a runtime of its own. Each verb decides what Ctrl-C ends.
 ///
 /// # Errors
 /// The failure of the verb; [`Exit::Other`] if the system gives no threads.
 pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
-    runtime.block_on(verb)
+    runtime::start()?.block_on(verb)
 }
 
 /// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it. A request that came
