@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::interrupt::{block_on, outlive_size_limit, unless_interrupted};
+use tidewire_command::interrupt::{block_on, outlive_size_limit};
 use tidewire_command::log;
 use tidewire_command::manual::{self, Completions};
 use tidewire_command::report::{Console, with};
@@ -135,7 +135,7 @@ pub fn main() -> ExitCode {
     };
     match cli.command {
         Command::Demo(args) => {
-            with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
+            with(args.output.console(), |console| block_on(demo::run(args, console)))
         }
         Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
