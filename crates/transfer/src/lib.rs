@@ -8,6 +8,7 @@
 
 mod beneath;
 mod checkpoint;
+mod content;
 mod destination;
 mod durable;
 mod flushing;
