@@ -39,6 +39,7 @@ pub use key::Key;
 pub use path::{PathError, RelativePath};
 pub use quota::Limits;
 pub use receiver::receive;
+pub use refusal::is_damage;
 pub use record::{Entry, Have, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};

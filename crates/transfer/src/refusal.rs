@@ -26,7 +26,7 @@ pub(super) fn refusal(error: io::Error) -> Refusal {
 ///
 /// The failures are listed, and not what a file system may answer in place of "not supported": EINVAL, EPERM,
 /// EACCES, EBADF, EISDIR, ENOSYS, ENOTTY and EOPNOTSUPP were all seen.
-pub(super) fn is_damage(error: &io::Error) -> bool {
+pub fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     let kind = matches!(
         error.kind(),
