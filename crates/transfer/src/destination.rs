@@ -130,7 +130,7 @@ impl Destination {
         let mut active = self.active();
         let folder = self.create_parts()?;
         let stem = Key::of_peers(peer, entry.source);
-        let writing = if !same_file_system(&folder, &directory).map_err(refusal)? {
+        let writing = if !same_file_system(&folder, &directory) {
             opening::loose(&directory, self.quota.charge(entry.size, 1)?)?
         } else {
             take_over(&active, stem, prefix);
@@ -300,15 +300,17 @@ fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
     }
 }
 
+/// Whether a file can be renamed from one folder to the other. If the system does not tell, it may not.
 #[cfg(unix)]
-fn same_file_system(one: &Dir, other: &Dir) -> io::Result<bool> {
+fn same_file_system(one: &Dir, other: &Dir) -> bool {
     use cap_std::fs::MetadataExt;
-    Ok(one.dir_metadata()?.dev() == other.dir_metadata()?.dev())
+    let device = |folder: &Dir| folder.dir_metadata().map(|metadata| metadata.dev()).ok();
+    device(one).is_some_and(|of_one| device(other) == Some(of_one))
 }
 
 #[cfg(not(unix))]
-fn same_file_system(_: &Dir, _: &Dir) -> io::Result<bool> {
-    Ok(true)
+fn same_file_system(_: &Dir, _: &Dir) -> bool {
+    true
 }
 
 /// Whether a file was not written to for longer than [`PART_LIFETIME`].

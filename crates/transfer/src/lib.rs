@@ -4,11 +4,13 @@
 //! give them a Tidewire stream, the tests a pipe in memory. A file that fails is reported by name and the
 //! others go on. Only a broken stream or a peer that violates the protocol ends a transfer, and the next
 //! transfer resumes it. Invariant: the file under a final name is either the old one or a new one that is
-//! complete, verified and flushed.
+//! complete, verified and flushed (where the file system has no flush, a warning says so).
 
 mod beneath;
 mod checkpoint;
+mod content;
 mod destination;
+mod durable;
 mod flushing;
 mod hashing_time;
 mod kept;
@@ -37,6 +39,7 @@ pub use path::{PathError, RelativePath};
 pub use quota::Limits;
 pub use receiver::receive;
 pub use record::{Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use refusal::is_damage;
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
 pub use tree::{GROUP, Prefix};
@@ -167,6 +170,8 @@ pub enum Event<'a> {
         path: &'a str,
         /// Its size.
         bytes: u64,
+        /// What the destination could not do for it: its mode, its time, a flush. Not escaped.
+        warning: Option<&'a str>,
     },
     /// A file did not arrive.
     Failed(&'a FileFailure),
@@ -192,11 +197,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts a file of `bytes`, of which earlier sessions had carried the first `resumed`.
-    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, watch: Watch<'_>) {
+    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, warning: Option<&str>, watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
         self.resumed += resumed;
-        watch(Event::Kept { path, bytes });
+        watch(Event::Kept { path, bytes, warning });
     }
 
     fn fail(&mut self, failure: &FileFailure, watch: Watch<'_>) {

@@ -15,10 +15,11 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
 use super::flushing::Unflushed;
 use super::part_file::{create, state_name};
 use super::quota::Charge;
-use super::refusal::{Refusal, refusal};
+use super::refusal::{Refusal, is_damage, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
 use super::{Attributes, Entry, Key, Reason, mode};
@@ -125,10 +126,12 @@ impl Part {
             if !unflushed.is_due(Instant::now()) {
                 return Ok(());
             }
-            file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
+            stretch(file, bytes)?;
             let checkpoint = log.checkpoint(announced, prefix);
-            log.write(folder, &checkpoint).map_err(refusal)?;
-            *flushed = bytes;
+            // Without one the file arrives all the same, but it cannot be continued from here.
+            if flush_bytes(file)? && optional(log.write(folder, &checkpoint), |_| Some(String::new()))?.is_none() {
+                *flushed = bytes;
+            }
             Ok(())
         })
     }
@@ -163,12 +166,12 @@ impl Part {
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name.
+    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be done.
     ///
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
-    /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
-    /// because the rename may not survive a power failure; the file stays complete.
-    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<(), Refusal> {
+    /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is
+    /// an error, because the rename may not survive a power failure; the file stays complete.
+    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<Warning, Refusal> {
         let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
@@ -176,20 +179,23 @@ impl Part {
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
             .and_then(|()| writing.finish(entry, &self.directory, &self.name));
-        if let Err(refusal) = finished {
-            drop(slot);
-            if refusal.0 == Reason::Mismatch {
-                self.discard();
+        let of_file = match finished {
+            Ok(warning) => warning,
+            Err(refusal) => {
+                drop(slot);
+                if refusal.0 == Reason::Mismatch {
+                    self.discard();
+                }
+                return Err(refusal);
             }
-            return Err(refusal);
-        }
+        };
         writing.charge.settle_all();
-        *slot = None;
+        let Some(Writing { file, .. }) = slot.take() else { return Err(taken_over()) };
         drop(slot);
         if let Ok(there) = self.directory.symlink_metadata(&self.name) {
             standing.insert(&there, path);
         }
-        flush_directory(&self.directory).map_err(refusal)
+        Ok(join([of_file, flush_folder(&self.directory, &file)?]))
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -247,17 +253,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<(), Refusal> {
-        self.file.set_len(entry.size).map_err(refusal)?;
-        set_attributes(&self.file, entry.attributes).map_err(refusal)?;
-        self.file.sync_all().map_err(refusal)?;
+    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
+    /// be done.
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Warning, Refusal> {
+        stretch(&self.file, entry.size)?;
+        let of_attributes = set_attributes(&self.file, entry.attributes)?;
+        let of_bytes = flush_file(&self.file)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(())
+        Ok(join([of_attributes, of_bytes]))
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete
@@ -302,23 +309,28 @@ impl Log {
     }
 }
 
-/// Sets mode and modification time.
-pub(super) fn set_attributes(file: &File, attributes: Attributes) -> io::Result<()> {
-    mode::set(file, attributes.mode)?;
+/// Sets mode and modification time. Returns what could not be done.
+pub(super) fn set_attributes(file: &File, attributes: Attributes) -> Result<Warning, Refusal> {
+    let of_mode = mode::set(file, attributes.mode)?;
     let (seconds, nanos) = attributes.modified;
-    let modified = system_time(seconds, nanos);
-    modified.map_or(Ok(()), |modified| file.set_times(FileTimes::new().set_modified(modified)))
+    let timed =
+        system_time(seconds, nanos).map_or(Ok(()), |modified| file.set_times(FileTimes::new().set_modified(modified)));
+    let of_time = optional(timed, |error| Some(format!("its modification time is not the sender's: {error}")))?;
+    Ok(join([of_mode, of_time]))
 }
 
-/// Makes the rename durable. Windows has no such call and needs none, because its metadata is journalled.
-#[cfg(unix)]
-fn flush_directory(directory: &Dir) -> io::Result<()> {
-    directory.open(".")?.sync_all()
+/// Several warnings of one file.
+pub(super) fn join(warnings: [Warning; 2]) -> Warning {
+    warnings.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }
 
-#[cfg(not(unix))]
-fn flush_directory(_: &Dir) -> io::Result<()> {
-    Ok(())
+/// Gives a part the length of the bytes that came. It is shorter only if a hole ends it, so that a file
+/// system that cannot change a length serves all other files.
+fn stretch(file: &File, bytes: u64) -> Result<(), Refusal> {
+    match file.set_len(bytes) {
+        Err(error) if !is_damage(&error) && file.metadata().is_ok_and(|now| now.len() == bytes) => Ok(()),
+        set => set.map_err(refusal),
+    }
 }
 
 /// A time of the wire, if this system can represent it.

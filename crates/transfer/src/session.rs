@@ -11,6 +11,7 @@ use cap_fs_ext::DirExt;
 
 use super::checkpoint::Checkpoint;
 use super::destination::PARTS;
+use super::durable::Warning;
 use super::kept::Kept;
 use super::part::Part;
 use super::record::{Claim, Entry, Have, Kind, Look};
@@ -162,17 +163,18 @@ impl<'a> Session<'a> {
         self.destination.create_file(path, entry, self.peer, self.job, prefix.as_ref())
     }
 
-    /// Renames a complete file to its final name, `path`, and notes that it is kept.
+    /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not be
+    /// done for it.
     pub(super) fn keep(
         &mut self,
         part: Part,
         path: &RelativePath,
         entry: &Entry,
         hash: [u8; 32],
-    ) -> Result<(), Refusal> {
-        part.commit(entry, hash, &mut self.standing)?;
+    ) -> Result<Warning, Refusal> {
+        let warning = part.commit(entry, hash, &mut self.standing)?;
         self.kept.add(self.destination, path);
-        Ok(())
+        Ok(warning)
     }
 
     /// Called when the job is done: the rest of it will not be needed again.

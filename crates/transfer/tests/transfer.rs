@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tidewire_transfer::{
-    Attributes, Claim, Destination, Entry, Event, GROUP, Key, Kind, Look, MAX_RECORD, Outcome, Reason, Record,
+    Attributes, Claim, Destination, Entry, Event, GROUP, Have, Key, Kind, Look, MAX_RECORD, Outcome, Reason, Record,
     RecordReader, RecordWriter, TransferError, receive, scan, send,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
@@ -171,6 +171,63 @@ fn a_missing_destination_is_created_for_its_owner_and_a_missing_parent_is_an_err
     }
     let error = Destination::open(&to.path().join("missing/new")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn issue_40_files_that_the_kernel_generates_arrive_with_their_bytes() {
+    let to = tempfile::tempdir().unwrap();
+    let paths = ["/proc/version", "/sys/class/net/lo/mtu"].map(PathBuf::from);
+    let ((sent, here), (received, _)) = transfer(&paths, to.path());
+    assert_eq!((sent.kept, received.kept, here.reasons()), (2, 2, Vec::new()));
+    for path in paths {
+        assert_eq!(fs::read(to.path().join(path.file_name().unwrap())).unwrap(), fs::read(&path).unwrap());
+    }
+}
+
+/// A receiver that keeps two files, and warns of the second.
+async fn warn(stream: DuplexStream) {
+    let (read, write) = split(stream);
+    let (mut reader, mut writer) = (RecordReader::open(read).await.unwrap(), RecordWriter::open(write).await.unwrap());
+    let (mut ids, mut bytes) = (Vec::new(), 0);
+    loop {
+        match reader.next().await.unwrap() {
+            Record::Look(Look { id, .. }) => {
+                writer.write(&Record::Have { id, have: Have::Nothing }).await.unwrap();
+            }
+            Record::Entry(entry) => {
+                ids.push(entry.id);
+                bytes += entry.size;
+            }
+            Record::End(_) => {
+                let detail = if ids.len() > 1 { "its mode is 600 in place of 644" } else { "" };
+                let id = *ids.last().unwrap();
+                writer.write(&Record::Result { id, failure: None, detail }).await.unwrap();
+            }
+            Record::Done { .. } => break,
+            _ => {}
+        }
+    }
+    writer.write(&Record::Tally { kept: ids.len() as u32, failed: 0, bytes }).await.unwrap();
+}
+
+#[test]
+fn issue_40_a_warning_of_the_receiver_reaches_the_sender_and_the_file_counts_as_kept() {
+    let from = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| from.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, b"content").unwrap());
+    let (found, warnings) = (scan(&paths).unwrap(), Mutex::new(Vec::new()));
+    let (near, far) = duplex(PIPE);
+    let watch = |event: Event<'_>| {
+        if let Event::Kept { warning, .. } = event {
+            warnings.lock().unwrap().push(warning.map(str::to_owned));
+        }
+    };
+    let (sent, ()) = run(async { tokio::join!(send(near, &found, &watch), warn(far)) });
+    let sent = sent.unwrap();
+    assert_eq!((sent.kept, sent.failed), (2, 0));
+    let warning = "at the receiver: its mode is 600 in place of 644".to_owned();
+    assert_eq!(*warnings.lock().unwrap(), [None, Some(warning)]);
 }
 
 proptest! {

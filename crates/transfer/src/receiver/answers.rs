@@ -4,6 +4,7 @@
 use tokio::io::AsyncWrite;
 use tokio::sync::Mutex;
 
+use crate::durable::Warning;
 use crate::record::{Record, RecordWriter};
 use crate::refusal::Refusal;
 use crate::{Event, FileFailure, Outcome, Reason, TransferError, Watch};
@@ -34,10 +35,16 @@ impl<'a, W: AsyncWrite + Unpin> Answers<'a, W> {
     }
 
     /// Answers that an entry is kept. `resumed` of its `bytes` were there before.
-    pub(super) async fn kept(&self, id: u32, name: &str, bytes: u64, resumed: u64) -> Result<(), TransferError> {
+    pub(super) async fn kept(
+        &self,
+        id: u32,
+        name: &str,
+        (bytes, resumed): (u64, u64),
+        warning: Warning,
+    ) -> Result<(), TransferError> {
         let mut state = self.state.lock().await;
-        state.outcome.keep(name, bytes, resumed, self.watch);
-        state.records.write(&Record::Result { id, failure: None, detail: "" }).await
+        state.outcome.keep(name, bytes, resumed, warning.as_deref(), self.watch);
+        state.records.write(&Record::Result { id, failure: None, detail: warning.as_deref().unwrap_or_default() }).await
     }
 
     /// Tells the user of a file that is there already.

@@ -17,7 +17,8 @@ use tokio::task::yield_now;
 
 use super::answers::Answers;
 use super::lock;
-use crate::part::set_attributes;
+use crate::durable::{Warning, flush_file};
+use crate::part::{join, set_attributes};
 use crate::record::{Attributes, Claim, Look, Record};
 use crate::refusal::{Refusal, refusal};
 use crate::session::{Session, path};
@@ -94,16 +95,16 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
             lock(self.session).accept(|known| {
                 let key = Key::of_path(&look.path);
                 known.check(&standing.directory, standing.name(), key)?;
-                let there = standing.finish(claim.attributes)?;
+                let (there, warning) = standing.finish(claim.attributes)?;
                 known.insert(&there, key);
-                Ok(())
+                Ok(warning)
             })
         });
         self.answers.count_claim().await;
         match accepted {
-            Ok(()) => {
+            Ok(warning) => {
                 self.answers.resumed(Event::Resumed { path: &name, offset: look.size, size: look.size });
-                self.answers.kept(claim.id, &name, look.size, look.size).await
+                self.answers.kept(claim.id, &name, (look.size, look.size), warning).await
             }
             Err(refusal) => self.answers.failed(claim.id, &name, refusal).await,
         }
@@ -163,16 +164,16 @@ impl Standing {
         Ok(read)
     }
 
-    /// Gives the file the attributes of the sender's, as far as this user may, and flushes it.
-    fn finish(&self, attributes: Attributes) -> Result<cap_std::fs::Metadata, Refusal> {
+    /// Gives the file the attributes of the sender's, and flushes it. Returns what could not be done.
+    fn finish(&self, attributes: Attributes) -> Result<(cap_std::fs::Metadata, Warning), Refusal> {
         let after = self.file.metadata().map_err(refusal)?;
         let written = after.len() != self.before.len() || after.modified().ok() != self.before.modified().ok();
         if written {
             return Err((crate::Reason::Changed, "it was written to meanwhile at the receiver; send it again".into()));
         }
-        // The content is the sender's. A file of another owner keeps its mode and time.
-        let _ = set_attributes(&self.file, attributes);
-        self.file.sync_all().map_err(refusal)?;
-        self.directory.symlink_metadata(self.name()).map_err(refusal)
+        let of_attributes = set_attributes(&self.file, attributes)?;
+        let of_bytes = flush_file(&self.file)?;
+        let there = self.directory.symlink_metadata(self.name()).map_err(refusal)?;
+        Ok((there, join([of_attributes, of_bytes])))
     }
 }

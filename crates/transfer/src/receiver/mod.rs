@@ -139,7 +139,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         self.announced = self.announced.saturating_add(1);
         let name = String::from_utf8_lossy(&look.path).into_owned();
         match blocking(|| open(&mut lock(self.session), &look, &entry)) {
-            Ok(Opened::Directory) => self.answers.kept(entry.id, &name, 0, 0).await,
+            Ok(Opened::Directory) => self.answers.kept(entry.id, &name, (0, 0), None).await,
             Ok(Opened::Part(part)) => {
                 if entry.offset > 0 {
                     (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
@@ -225,7 +225,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
             lock(self.session).keep(part, &path, &entry, hash)
         });
         match ended {
-            Ok(()) => self.answers.kept(entry.id, &name, entry.size, entry.offset).await,
+            Ok(warning) => self.answers.kept(entry.id, &name, (entry.size, entry.offset), warning).await,
             Err(refusal) => self.answers.failed(entry.id, &name, refusal).await,
         }
     }

@@ -159,7 +159,7 @@ pub enum Record<'a> {
         id: u32,
         /// Why it failed; `None` if it is kept.
         failure: Option<Reason>,
-        /// The error text of the operating system.
+        /// The error text of the operating system. Of a kept entry, what could not be done for it.
         detail: &'a str,
     },
     /// The results of all entries.

@@ -1,13 +1,14 @@
 //! The part of the sender that writes: LOOKs ahead, CLAIMs as they are hashed, and the files that the receiver
 //! lacks. A file that the receiver refuses while it is sent is cut short.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{Seek, SeekFrom};
 
 use tokio::io::AsyncWrite;
 
 use super::ledger::{Hashed, Ledger};
 use super::opening::{changed, open, read};
+use crate::content::Content;
 use crate::record::{Entry, Kind, Look, Record, RecordWriter};
 use crate::source::{Found, Source, attributes, key, show};
 use crate::tree::{Prefix, Tree};
@@ -29,8 +30,9 @@ struct Sending<'a> {
     id: u32,
     name: String,
     source: &'a Source,
-    file: File,
+    content: Content,
     before: Metadata,
+    size: u64,
     tree: Tree,
     /// What the receiver continues, until it was compared.
     beginning: Option<Prefix>,
@@ -100,7 +102,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 let attributes = attributes(source, &metadata);
                 self.announce(Entry { id, attributes, size: 0, offset: 0, source: source.key }).await
             }
-            Ok((file, before)) => self.file(id, source, file, before).await,
+            Ok((content, before)) => self.file(id, source, content, before).await,
             Err(failure) => self.skip(id, failure).await,
         }
     }
@@ -112,8 +114,14 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
     }
 
     /// Announces a file and sends the bytes that the receiver lacks.
-    async fn file(&mut self, id: u32, source: &'a Source, file: File, before: Metadata) -> Result<(), TransferError> {
-        let (size, now, name) = (before.len(), key(source, &before), source.name.to_string());
+    async fn file(
+        &mut self,
+        id: u32,
+        source: &'a Source,
+        content: Content,
+        before: Metadata,
+    ) -> Result<(), TransferError> {
+        let (size, now, name) = (content.size(&before), key(source, &before), source.name.to_string());
         let (offered, other_version) = self.ledger.beginning(id);
         let beginning = offered.filter(|prefix| now == source.key && prefix.offset() < size);
         let offset = beginning.as_ref().map_or(0, Prefix::offset);
@@ -127,17 +135,17 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
             self.ledger.compare(id, prefix.clone());
         }
         let tree = Tree::new(beginning.as_ref());
-        let mut sending = Sending { id, name, source, file, before, tree, beginning };
-        let sent = match blocking(|| sending.file.seek(SeekFrom::Start(offset))) {
+        let mut sending = Sending { id, name, source, content, before, size, tree, beginning };
+        let sent = match blocking(|| sending.content.seek(SeekFrom::Start(offset))) {
             Ok(_) => self.bytes(&mut sending).await?,
             Err(error) => Sent::Failed(Reason::Unreadable, error.to_string()),
         };
         self.ledger.end_comparison();
-        let Sending { source, file, before, tree, .. } = sending;
+        let Sending { source, content, before, tree, .. } = sending;
         match sent {
             Sent::Refused => self.records.write(&Record::Abort(Reason::Aborted)).await,
             Sent::Failed(reason, detail) => self.abort(FileFailure::new(show(&source.path), reason, detail)).await,
-            Sent::All => match (blocking(|| changed(&file, &before)), tree.finish()) {
+            Sent::All => match (blocking(|| changed(&content, &before)), tree.finish()) {
                 (None, Some(hash)) => self.records.write(&Record::End(hash.into())).await,
                 (detail, _) => {
                     let detail = detail.unwrap_or_default();
@@ -149,7 +157,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
 
     /// Sends the bytes of a file from its position on, and waits until its beginning was compared.
     async fn bytes(&mut self, sending: &mut Sending<'_>) -> Result<Sent, TransferError> {
-        let size = sending.before.len();
+        let size = sending.size;
         loop {
             if self.ledger.is_refused(sending.id) {
                 // The receiver has reported the failure. This only ends the entry.
@@ -161,7 +169,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 self.compared(sending, equal).await?;
             }
             self.ask_and_claim().await?;
-            let Sending { file, tree, beginning, .. } = sending;
+            let Sending { content, tree, beginning, .. } = sending;
             if tree.bytes() >= size {
                 match beginning {
                     None => return Ok(Sent::All),
@@ -174,7 +182,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 self.records.write(&Record::Mark(mark)).await?;
             }
             let most = tree.room().min(size - tree.bytes());
-            match self.records.write_chunk(most, |space| blocking(|| read(file, space))).await? {
+            match self.records.write_chunk(most, |space| blocking(|| read(content, space))).await? {
                 Ok([]) => return Ok(Sent::Failed(Reason::Changed, "it became shorter; send it again".into())),
                 Ok(bytes) => {
                     tree.update(bytes);
@@ -188,10 +196,10 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
     /// Goes back to where the receiver's beginning differs, if it does.
     async fn compared(&mut self, sending: &mut Sending<'_>, equal: u64) -> Result<(), TransferError> {
         let Some(beginning) = sending.beginning.take().filter(|prefix| equal < prefix.offset()) else { return Ok(()) };
-        let (id, size) = (sending.id, sending.before.len());
+        let (id, size) = (sending.id, sending.size);
         sending.tree = Tree::new(beginning.cut(equal).as_ref());
         // If this fails, the wrong bytes are read and their number or hash shows it.
-        let _ = blocking(|| sending.file.seek(SeekFrom::Start(equal)));
+        let _ = blocking(|| sending.content.seek(SeekFrom::Start(equal)));
         self.ledger.announce(id, size, equal);
         let withdrawn = beginning.offset() - equal;
         (self.watch)(Event::Changed { path: &sending.name, offset: equal, withdrawn, size });

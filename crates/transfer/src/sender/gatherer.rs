@@ -29,7 +29,8 @@ pub(super) async fn gather(
                         if answered.claimed {
                             watch(Event::Resumed { path: &path, offset: size, size });
                         }
-                        outcome.keep(&path, size, answered.resumed, watch);
+                        let warning = (!detail.is_empty()).then(|| format!("at the receiver: {detail}"));
+                        outcome.keep(&path, size, answered.resumed, warning.as_deref(), watch);
                     }
                     Some(Reason::Aborted) => {}
                     Some(reason) => {

@@ -3,13 +3,13 @@
 //! Each step blocks for about a millisecond, and lets the parts that read and write go on. Invariant: what is
 //! said of a file's content was read in this session.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::Seek;
 
 use tokio::task::yield_now;
 
 use super::ledger::{Hashed, Ledger};
 use super::opening::{changed, open, read};
+use crate::content::Content;
 use crate::record::Claim;
 use crate::source::{Found, Source, attributes, key, show};
 use crate::tree::{Comparison, Prefix};
@@ -28,11 +28,11 @@ pub(super) async fn claim_all(ledger: &Ledger, found: &Found) {
 }
 
 async fn claim(id: u32, source: &Source, buffer: &mut [u8]) -> Result<Hashed, FileFailure> {
-    let (mut file, before) = blocking(|| open(source))?;
+    let (mut content, before) = blocking(|| open(source))?;
     let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
     loop {
         let step = blocking(|| {
-            let read = read(&mut file, buffer)?;
+            let read = read(&mut content, buffer)?;
             hasher.update(&buffer[..read]);
             Ok::<_, std::io::Error>(read)
         });
@@ -42,7 +42,7 @@ async fn claim(id: u32, source: &Source, buffer: &mut [u8]) -> Result<Hashed, Fi
         }
         yield_now().await;
     }
-    if bytes != source.size || blocking(|| changed(&file, &before)).is_some() {
+    if bytes != source.size || blocking(|| changed(&content, &before)).is_some() {
         return Ok(Hashed::Changed);
     }
     let hash = hasher.finalize().into();
@@ -61,11 +61,11 @@ pub(super) async fn compare_all(ledger: &Ledger, found: &Found) {
 /// The offset up to which the file has the content of `prefix`.
 async fn compare(ledger: &Ledger, id: u32, source: &Source, prefix: Prefix, buffer: &mut [u8]) -> u64 {
     // The announcer has the same file open, and moves the position of its own handle.
-    let Some(mut file) = blocking(|| reopen(source)) else { return 0 };
+    let Some(mut content) = blocking(|| reopen(source)) else { return 0 };
     let mut comparison = Comparison::new(prefix);
     while comparison.room() > 0 && ledger.is_comparing(id) {
         let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
-        let same = blocking(|| match read(&mut file, &mut buffer[..most]) {
+        let same = blocking(|| match read(&mut content, &mut buffer[..most]) {
             Ok(0) | Err(_) => false,
             Ok(read) => comparison.update(&buffer[..read]),
         });
@@ -78,7 +78,7 @@ async fn compare(ledger: &Ledger, id: u32, source: &Source, prefix: Prefix, buff
 }
 
 /// Opens the file once more, if it is still the same.
-fn reopen(source: &Source) -> Option<File> {
-    let (mut file, metadata) = open(source).ok()?;
-    (key(source, &metadata) == source.key && file.seek(SeekFrom::Start(0)).is_ok()).then_some(file)
+fn reopen(source: &Source) -> Option<Content> {
+    let (mut content, metadata) = open(source).ok()?;
+    (key(source, &metadata) == source.key && content.rewind().is_ok()).then_some(content)
 }

@@ -1,15 +1,16 @@
 //! Opens what the scan found, and judges it by what was opened instead of what was found before.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 
+use crate::content::Content;
 use crate::source::{Source, check_kind, show, unopened};
 use crate::{FileFailure, Reason};
 
 /// Reads once. An interrupted call (on some network file systems) is no error of the file.
-pub(super) fn read(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
+pub(super) fn read(content: &mut Content, space: &mut [u8]) -> io::Result<usize> {
     loop {
-        match file.read(space) {
+        match content.read(space) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             read => return read,
         }
@@ -17,7 +18,7 @@ pub(super) fn read(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Opens a file or folder, and examines what was opened instead of what was found before.
-pub(super) fn open(source: &Source) -> Result<(File, Metadata), FileFailure> {
+pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> {
     let file = source.root.read(&source.name).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             return unopened(&source.path, &error);
@@ -43,7 +44,10 @@ pub(super) fn open(source: &Source) -> Result<(File, Metadata), FileFailure> {
             format_args!("it was a {was}, now it is a {is}"),
         ));
     }
-    Ok((file, metadata))
+    if source.directory {
+        return Ok((Content::File(file), metadata));
+    }
+    Content::of(file, metadata).map_err(|(reason, detail)| FileFailure::new(show(&source.path), reason, detail))
 }
 
 /// Whether a path was not followed because a part of it is a symbolic link, or no folder.
@@ -59,7 +63,8 @@ const SYMBOLIC_LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
 const SYMBOLIC_LINK: i32 = 1920;
 
 /// How the file differs from what was announced, after all its bytes were read.
-pub(super) fn changed(file: &File, before: &Metadata) -> Option<String> {
+pub(super) fn changed(content: &Content, before: &Metadata) -> Option<String> {
+    let file = content.file()?;
     let after = match file.metadata() {
         Ok(after) => after,
         Err(error) => return Some(error.to_string()),
