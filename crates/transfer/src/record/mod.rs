@@ -258,6 +258,23 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
         send(&mut self.to, kind, &mut self.buffer).await
     }
 
+    /// Writes several records at once.
+    ///
+    /// # Errors
+    /// Fails if the stream fails.
+    pub async fn write_all(&mut self, records: impl Iterator<Item = Record<'_>>) -> Result<(), TransferError> {
+        self.turns.next().await;
+        self.buffer.clear();
+        for record in records {
+            let begin = self.buffer.len();
+            self.buffer.resize(begin + HEADER, 0);
+            let kind = emit(&record, &mut self.buffer);
+            head(&mut self.buffer[begin..], kind);
+        }
+        self.to.write_all(&self.buffer).await?;
+        Ok(self.to.flush().await?)
+    }
+
     /// Writes a CHUNK with the bytes that `read` puts into its buffer, at most `most`, or ZEROS if they are
     /// all zero. Writes nothing for 0 bytes.
     ///
@@ -315,9 +332,14 @@ const RECORDS: u8 = 16;
 
 /// Writes the record in `record`. Its first bytes are reserved for its type and length.
 async fn send<W: AsyncWrite + Unpin>(to: &mut W, kind: u8, record: &mut [u8]) -> Result<(), TransferError> {
+    head(record, kind);
+    to.write_all(record).await?;
+    Ok(to.flush().await?)
+}
+
+/// Fills in type and length of a record.
+fn head(record: &mut [u8], kind: u8) {
     let length = (record.len() - HEADER) as u32;
     record[0] = kind;
     record[1..HEADER].copy_from_slice(&length.to_be_bytes());
-    to.write_all(record).await?;
-    Ok(to.flush().await?)
 }

@@ -79,13 +79,16 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 Hashed::Failed(failure) => self.skip(id, failure).await?,
             }
         }
-        while let Some(id) = self.ledger.ask() {
-            let source = &self.found.sources[id as usize];
+        let asked = self.ledger.ask();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let looks = asked.clone().zip(&self.found.sources[asked.start as usize..]).map(|(id, source)| {
             let kind = if source.directory { Kind::Directory } else { Kind::File };
             let path = source.name.as_str().into();
-            self.records.write(&Record::Look(Look { id, kind, size: source.size, source: source.key, path })).await?;
-        }
-        Ok(())
+            Record::Look(Look { id, kind, size: source.size, source: source.key, path })
+        });
+        self.records.write_all(looks).await
     }
 
     async fn skip(&mut self, id: u32, failure: FileFailure) -> Result<(), TransferError> {

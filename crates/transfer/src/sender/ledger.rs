@@ -4,6 +4,7 @@
 //! after the one before; at most [`WINDOW`] LOOKs are open.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,6 +14,9 @@ use crate::session::WINDOW;
 use crate::source::{Found, Source};
 use crate::tree::Prefix;
 use crate::{FileFailure, TransferError};
+
+/// Entries that are asked about together. Chosen: one write for some kilobytes.
+const BATCH: usize = 64;
 
 /// How far an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,19 +113,24 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next entry to ask about, if another LOOK may be open. A directory is wanted at once.
-    pub(super) fn ask(&self) -> Option<u32> {
+    /// The entries to ask about next: none, or as many as [`BATCH`] if there are. Directories are wanted at once.
+    pub(super) fn ask(&self) -> Range<u32> {
         let mut state = self.state();
-        let (id, file) = (state.next, *state.files.get(state.next)?);
-        if state.open >= WINDOW {
-            return None;
+        let count = BATCH.min(state.entries.len() - state.next);
+        if state.open + count > WINDOW {
+            return 0..0;
         }
-        (state.next, state.open) = (id + 1, state.open + 1);
-        state.entries[id] = if file { Progress::Asked } else { Progress::Wanted };
-        if !file {
-            state.wanted.insert(id as u32);
+        let asked = state.next..state.next + count;
+        (state.next, state.open) = (asked.end, state.open + count);
+        for id in asked.clone() {
+            if state.files[id] {
+                state.entries[id] = Progress::Asked;
+            } else {
+                state.entries[id] = Progress::Wanted;
+                state.wanted.insert(id as u32);
+            }
         }
-        Some(id as u32)
+        asked.start as u32..asked.end as u32
     }
 
     /// Takes the answer to a LOOK.
