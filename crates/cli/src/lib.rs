@@ -9,6 +9,7 @@
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
 // that all of them make, waiting for connections, making, ending and renewing them, and their sockets.
 mod backend;
+mod budget;
 mod keys;
 mod link;
 mod listen;

@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,6 +20,8 @@ const BAR_PERIOD: Duration = Duration::from_millis(200);
 const EVENT_PERIOD: Duration = Duration::from_secs(1);
 /// Interval between lines.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
+/// Maximum number of different warnings that are counted. Chosen: a destination has one or two.
+const MAX_WARNINGS: usize = 8;
 /// Time over which the rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,9 @@ enum Event<'a> {
         /// The error text of the operating system or the peer.
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<&'a str>,
+        /// What the destination could not do for a complete file: its mode, its time, a flush.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        warning: Option<&'a str>,
     },
     /// An earlier session carried part of a file, or all of it, and this one goes on at `offset`.
     Resumed {
@@ -60,7 +66,7 @@ enum Event<'a> {
         failed: u32,
         /// Bytes of files that this session carried.
         moved_bytes: u64,
-        /// Bytes of files that earlier sessions had carried.
+        /// Bytes of files that the receiver had.
         resumed_bytes: u64,
     },
 }
@@ -69,7 +75,7 @@ enum Event<'a> {
 struct Progress {
     /// Bytes of files written to the stream or read from it.
     bytes: u64,
-    /// Bytes that earlier sessions carried.
+    /// Bytes that the receiver had.
     resumed_bytes: u64,
     /// Bytes announced by the sender.
     total_bytes: u64,
@@ -98,7 +104,7 @@ impl Progress {
 pub fn failed(console: &Console, failure: &FileFailure) {
     let FileFailure { path, reason, detail } = failure;
     let detail = (!detail.is_empty()).then_some(detail.as_str());
-    console.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail });
+    console.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail, warning: None });
     if !console.json() {
         console.warn(&format!("tidewire: {failure}"));
     }
@@ -125,8 +131,10 @@ pub struct Meter {
     begun: Instant,
     total: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes that earlier sessions carried.
+    /// Bytes that the receiver had.
     resumed: AtomicU64,
+    /// Warnings that were told, and how many more files have them.
+    warned: Mutex<Vec<(String, u64)>>,
 }
 
 impl Meter {
@@ -139,6 +147,7 @@ impl Meter {
             total: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            warned: Mutex::default(),
         }
     }
 
@@ -157,20 +166,46 @@ impl Meter {
                     self.console.say(&format!("{path}: goes on at {percent:.0} %"));
                 }
             }
-            transfer::Event::Changed { path, size } => {
-                self.console.event(&Event::Resumed { path, offset: 0, bytes: *size });
-                self.console.say(&format!("{path}: changed since it was cut off; sent from its beginning"));
+            transfer::Event::Changed { path, offset, withdrawn, size } => {
+                self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed);
+                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                let from = match offset {
+                    0 => "its beginning".into(),
+                    _ => format!("{:.0} %", 100.0 * *offset as f64 / (*size).max(1) as f64),
+                };
+                self.console.say(&format!("{path}: changed since it was cut off; sent from {from}"));
             }
-            transfer::Event::Kept { path, bytes } => {
-                let bytes = Some(*bytes);
-                self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None });
+            transfer::Event::Kept { path, bytes, warning } => {
+                let (bytes, warning) = (Some(*bytes), *warning);
+                self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None, warning });
+                if let Some(warning) = warning.filter(|_| !self.console.json()) {
+                    self.warn(path, warning);
+                }
             }
             transfer::Event::Failed(failure) => failed(&self.console, failure),
         }
     }
 
+    /// Warns of a complete file. The same warning of further files is only counted: it is the destination's.
+    fn warn(&self, path: &str, warning: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, more)) = warned.iter_mut().find(|(text, _)| text == warning) {
+            *more += 1;
+            return;
+        }
+        self.console.warn(&format!("tidewire: {path} arrived, but {warning}"));
+        if warned.len() < MAX_WARNINGS {
+            warned.push((warning.to_owned(), 0));
+        }
+    }
+
     /// Reports how many entries were kept and how many failed, and how many bytes were carried.
     pub fn tally(&self, outcome: &transfer::Outcome) {
+        for (warning, more) in self.warned.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if more > 0 {
+                self.console.warn(&format!("tidewire: {more} more arrived, but {warning}"));
+            }
+        }
         self.console.event(&Event::Tally {
             kept: outcome.kept,
             failed: outcome.failed,

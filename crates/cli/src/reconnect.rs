@@ -195,7 +195,7 @@ impl Attempts {
     }
 
     /// Waits. The pauses double up to [`LONGEST_PAUSE`].
-    async fn pause(&mut self) {
+    pub async fn pause(&mut self) {
         sleep(self.pause).await;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
     }

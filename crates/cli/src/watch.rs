@@ -89,7 +89,9 @@ impl WatchArgs {
         let console = console.clone();
         let (fan_out, watching) = FanOut::start(consumers, move |name, reason| {
             console.warn(&format!("tidewire: {name} ends here: {reason}; the job goes on"));
-        });
+        })
+        .context("the system refuses a thread; allow more (ulimit -u)")
+        .or_exit(Exit::Other)?;
         Ok((config.with_trace(Arc::new(fan_out)), watching))
     }
 

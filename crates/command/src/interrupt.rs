@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 
 use tokio::sync::watch;
 
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
+use crate::runtime;
 
 /// Runs an asynchronous verb on a runtime of its own. Each verb decides what Ctrl-C ends.
 ///
 /// # Errors
 /// The failure of the verb; [`Exit::Other`] if the system gives no threads.
 pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
-    runtime.block_on(verb)
+    runtime::start()?.block_on(verb)
 }
 
 /// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it. A request that came
@@ -33,6 +33,18 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     tokio::select! {
         ended = job => ended,
         () = interrupted => Err(Failure::message(Exit::Sigint, "interrupted")),
+    }
+}
+
+/// From now on, a write beyond the limit of a file's size (`ulimit -f`) is an error of that write, EFBIG. The
+/// system's own reaction to SIGXFSZ would end the process. A program calls this before it writes anything.
+pub fn outlive_size_limit() {
+    #[cfg(unix)]
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        let _entered = runtime.enter();
+        // The handler stays when the stream of signals is dropped. If there is none, nothing changes.
+        let signal = rustix::process::Signal::XFSZ.as_raw();
+        drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)));
     }
 }
 

@@ -17,4 +17,5 @@ pub mod manual;
 pub mod options;
 pub mod records;
 pub mod report;
+mod runtime;
 pub mod terminal;

@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<()> {
     // The page shows the connections of every endpoint whose configuration has this trace.
     let page = Dashboard::open(([127, 0, 0, 1], 0).into(), "example", || None)?;
     println!("dashboard: {}", page.url());
-    let (fan_out, _watching) = FanOut::start(vec![Box::new(page)], |name, why| eprintln!("{name} ends here: {why}"));
+    let (fan_out, _watching) = FanOut::start(vec![Box::new(page)], |name, why| eprintln!("{name} ends here: {why}"))?;
     let config = Config::default().with_trace(Arc::new(fan_out));
 
     let secret = new_secret()?;

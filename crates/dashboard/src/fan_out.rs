@@ -4,6 +4,7 @@
 //! swap. A thread swaps the buffer every [`PERIOD`] and offers the batch to the bounded queue of each
 //! consumer. A full buffer or queue drops events and counts them; nobody waits for room.
 
+use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -80,10 +81,13 @@ pub struct FanOut {
 impl FanOut {
     /// Starts the fan-out and its consumers. A consumer that fails is told to `failed` once, by its name and
     /// with the reason, on its thread; the others go on.
+    ///
+    /// # Errors
+    /// The system gives no thread.
     pub fn start(
         consumers: Vec<Box<dyn Consumer>>,
         failed: impl Fn(&str, &ConsumerError) + Send + Sync + 'static,
-    ) -> (Self, Watching) {
+    ) -> io::Result<(Self, Watching)> {
         let failed: Arc<Failed> = Arc::new(failed);
         let log = Log::is_wanted().then(Log::default);
         let shared = Arc::new(Shared {
@@ -99,13 +103,13 @@ impl FanOut {
             let (offer, offered) = sync_channel(MOST_BATCHES);
             outlets.push(Outlet { offer: Some(offer), missed: 0 });
             let failed = Arc::clone(&failed);
-            threads.push(thread::spawn(move || consume(consumer, &offered, &*failed)));
+            threads.push(thread::Builder::new().spawn(move || consume(consumer, &offered, &*failed))?);
         }
         let of_thread = Arc::clone(&shared);
-        let fan_out = thread::spawn(move || hand_out(&of_thread, outlets));
+        let fan_out = thread::Builder::new().spawn(move || hand_out(&of_thread, outlets))?;
         threads.push(fan_out);
         let trace = Self { shared: Arc::clone(&shared), endpoint: 0, log: None, offset: Duration::ZERO };
-        (trace, Watching { shared: Some(shared), threads })
+        Ok((trace, Watching { shared: Some(shared), threads }))
     }
 }
 
@@ -269,7 +273,7 @@ mod tests {
     fn what_happened_before_the_end_is_taken() {
         let ((permit, permits), (taken, batches)) = (channel(), channel());
         let (fan_out, watching) =
-            FanOut::start(vec![Box::new(Slow { permits, taken })], |name, why| panic!("{name}: {why}"));
+            FanOut::start(vec![Box::new(Slow { permits, taken })], |name, why| panic!("{name}: {why}")).unwrap();
         let endpoint = fan_out.of_endpoint(Time::ZERO).unwrap();
         (0..1_000).for_each(|_| permit.send(()).unwrap());
         for number in 0..100 {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use blake3::hazmat::HasherExt;
 use tidewire_transfer::{
-    Destination, Entry, GROUP, Key, Kind, MAX_RECORD, Reason, Record, RecordWriter, receive, scan, send,
+    Attributes, Destination, Entry, GROUP, Key, Kind, Look, MAX_RECORD, Reason, Record, RecordWriter, receive, scan,
+    send,
 };
 use tokio::io::{AsyncReadExt, DuplexStream, duplex, split};
 use tokio::time::{Instant as Tick, sleep_until};
@@ -95,9 +96,10 @@ async fn flood(near: DuplexStream, marks: Vec<[u8; 32]>, mbit: Option<f64>) -> s
 /// The records of a file that is aborted.
 fn file(id: u32, marks: &[[u8; 32]]) -> Vec<Record<'static>> {
     let path = format!("{id}").into_bytes();
-    let (kind, source) = (Kind::File, Key::of_path(&path));
-    let entry = Entry { id, kind, mode: 0, kept: false, modified: (0, 0), size: 1 << 40, offset: 0, source, path };
-    let mut records = vec![Record::Entry(entry)];
+    let (size, source) = (1 << 40, Key::of_path(&path));
+    let look = Look { id, kind: Kind::File, size, source, path };
+    let entry = Entry { id, attributes: Attributes::default(), size, offset: 0, source };
+    let mut records = vec![Record::Look(look), Record::Entry(entry)];
     for mark in marks {
         records.extend((0..GROUP / MAX_RECORD as u64).map(|_| Record::Zeros(MAX_RECORD as u32)));
         records.push(Record::Mark(*mark));

@@ -45,8 +45,7 @@ impl Root {
             use rustix::fs::ResolveFlags;
             let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
             match rustix::fs::openat2(&*self.0, name.as_str(), READ, Mode::empty(), beneath) {
-                // Systems before Linux 5.6, and sandboxes that refuse the system call.
-                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+                Err(error) if may_lack_openat2(error) => {}
                 opened => return Ok(opened?.into()),
             }
         }
@@ -58,11 +57,19 @@ impl Root {
         let (parents, last) = name.split();
         let mut folder = Arc::clone(&self.0);
         for parent in parents {
-            let flags = READ | OFlags::DIRECTORY;
-            folder = Arc::new(rustix::fs::openat(&*folder, parent, flags, Mode::empty())?);
+            folder = Arc::new(rustix::fs::openat(&*folder, parent, PASS, Mode::empty())?);
         }
         Ok(rustix::fs::openat(&*folder, last, READ, Mode::empty())?.into())
     }
+}
+
+/// Whether this may be the answer of a system before Linux 5.6, or of a sandbox that refuses the call. A file
+/// that answers so by itself does it again when it is opened step by step.
+#[cfg(target_os = "linux")]
+fn may_lack_openat2(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOSYS, Errno::PERM, Errno::ACCESS, Errno::INVAL, Errno::TOOBIG, Errno::OPNOTSUPP, Errno::AGAIN]
+        .contains(&error)
 }
 
 #[cfg(not(unix))]
@@ -80,6 +87,12 @@ impl Root {
 
 #[cfg(unix)]
 use rustix::fs::{Mode, OFlags};
+
+/// How folders on the way are opened. A folder that may only be searched is enough.
+#[cfg(target_os = "linux")]
+const PASS: OFlags = READ.union(OFlags::DIRECTORY).union(OFlags::PATH);
+#[cfg(all(unix, not(target_os = "linux")))]
+const PASS: OFlags = READ.union(OFlags::DIRECTORY);
 
 /// How files and folders are opened.
 #[cfg(unix)]

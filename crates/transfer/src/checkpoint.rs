@@ -9,10 +9,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use super::Key;
 use super::tree::Prefix;
 
-/// Size of a slot. The longest checkpoint has 43 chaining values and 1,532 bytes; a slot is a page, which
+/// Size of a slot. The longest checkpoint has 42 chaining values and 1,464 bytes; a slot is a page, which
 /// systems write as a whole.
 const SLOT: usize = 4096;
-const MAGIC: &[u8; 8] = b"TWSTATE\x02";
+const MAGIC: &[u8; 8] = b"TWSTATE\x03";
 /// Bytes of the hash at the end.
 const CHECK: usize = 32;
 
@@ -64,7 +64,6 @@ impl Checkpoint {
         slot.extend_from_slice(&self.source.0);
         slot.extend_from_slice(&self.size.to_be_bytes());
         slot.extend_from_slice(&self.prefix.groups().to_be_bytes());
-        slot.extend_from_slice(self.prefix.last());
         slot.extend(self.prefix.stack().iter().flatten());
         let check = blake3::hash(&slot);
         slot.extend_from_slice(check.as_bytes());
@@ -78,11 +77,10 @@ impl Checkpoint {
         let (peer, job, path, source) = (key()?, key()?, key()?, key()?);
         let size = take(&mut rest).map(u64::from_be_bytes)?;
         let groups = take(&mut rest).map(u64::from_be_bytes)?;
-        let last = take(&mut rest)?;
         let stack = (0..groups.count_ones()).map(|_| take(&mut rest)).collect::<Option<_>>()?;
         let body = slot.get(..slot.len() - rest.len())?;
         let whole = rest.get(..CHECK)? == blake3::hash(body).as_bytes();
-        let prefix = Prefix::new(groups, last, stack).filter(|prefix| prefix.offset() < size)?;
+        let prefix = Prefix::new(groups, stack).filter(|prefix| prefix.offset() < size)?;
         whole.then_some(Self { peer, job, path, source, size, prefix })
     }
 }
@@ -99,7 +97,7 @@ mod tests {
     use super::*;
 
     fn checkpoint(groups: u64) -> Checkpoint {
-        let prefix = Prefix::new(groups, [3; 32], vec![[4; 32]; groups.count_ones() as usize]).unwrap();
+        let prefix = Prefix::new(groups, vec![[4; 32]; groups.count_ones() as usize]).unwrap();
         Checkpoint {
             peer: Key([6; 16]),
             job: Key([1; 16]),

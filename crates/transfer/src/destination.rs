@@ -17,7 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 
 use super::checkpoint::Checkpoint;
-use super::holes::Holes;
+use super::hashing_time::HashingTime;
 use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
 use super::part_file::{lock_existing, options, part_name, state_name};
@@ -42,8 +42,9 @@ type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
 pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
-    /// The budget of all sessions for hashes of holes.
-    holes: Holes,
+    /// The time of all sessions for hashes of holes, and for those of claims.
+    holes: HashingTime,
+    claims: HashingTime,
     /// Locked while parts, or the folder of parts, are made or removed.
     active: Mutex<Active>,
 }
@@ -70,7 +71,9 @@ impl Destination {
             }
             opened => opened?,
         };
-        Ok(Self { root, quota: Arc::default(), holes: Holes::new(Instant::now()), active: Mutex::default() })
+        let now = Instant::now();
+        let (holes, claims) = (HashingTime::for_holes(now), HashingTime::for_claims(now));
+        Ok(Self { root, quota: Arc::default(), holes, claims, active: Mutex::default() })
     }
 
     /// The same destination with these limits.
@@ -83,9 +86,24 @@ impl Destination {
         &self.root
     }
 
-    /// The budget for hashes of holes.
-    pub(super) fn holes(&self) -> &Holes {
+    /// The time for hashes of holes.
+    pub(super) fn holes(&self) -> &HashingTime {
         &self.holes
+    }
+
+    /// The time for hashes of claims.
+    pub(super) fn claims(&self) -> &HashingTime {
+        &self.claims
+    }
+
+    /// The directory of `path`, if it is there, and the file's name in it. No link is followed.
+    pub(super) fn find<'a>(&self, path: &'a RelativePath) -> io::Result<(Dir, &'a str)> {
+        let (parents, name) = path.split();
+        let mut directory = self.root.try_clone()?;
+        for parent in parents {
+            directory = directory.open_dir_nofollow(parent)?;
+        }
+        Ok((directory, name))
     }
 
     /// Makes the directory `path` and those above it if they are missing. The receiver may enter and write to
@@ -106,16 +124,17 @@ impl Destination {
         job: Key,
         prefix: Option<&Prefix>,
     ) -> Result<Part, Refusal> {
+        let key = Key::of_path(path.as_str().as_bytes());
         let (parents, name) = path.split();
         let directory = self.descend(parents)?;
         let mut active = self.active();
         let folder = self.create_parts()?;
         let stem = Key::of_peers(peer, entry.source);
-        let writing = if !same_file_system(&folder, &directory).map_err(refusal)? {
+        let writing = if !same_file_system(&folder, &directory) {
             opening::loose(&directory, self.quota.charge(entry.size, 1)?)?
         } else {
             take_over(&active, stem, prefix);
-            let log = Log { peer, job, path: Key::of_path(&entry.path), source: entry.source, stem, file: None };
+            let log = Log { peer, job, path: key, source: entry.source, stem, file: None };
             match prefix {
                 // The file itself and the bytes before `prefix` were charged when they arrived.
                 Some(prefix) => {
@@ -128,7 +147,7 @@ impl Destination {
         let slot: Slot = Arc::new(Mutex::new(Some(writing)));
         active.retain(|_, slot| slot.strong_count() > 0);
         active.insert(stem, Arc::downgrade(&slot));
-        Ok(Part::new(slot, directory, name))
+        Ok(Part::new(slot, directory, name, key))
     }
 
     /// The parts that `peer` can continue. Removes parts that nobody can continue.
@@ -281,15 +300,17 @@ fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
     }
 }
 
+/// Whether a file can be renamed from one folder to the other. If the system does not tell, it may not.
 #[cfg(unix)]
-fn same_file_system(one: &Dir, other: &Dir) -> io::Result<bool> {
+fn same_file_system(one: &Dir, other: &Dir) -> bool {
     use cap_std::fs::MetadataExt;
-    Ok(one.dir_metadata()?.dev() == other.dir_metadata()?.dev())
+    let device = |folder: &Dir| folder.dir_metadata().map(|metadata| metadata.dev()).ok();
+    device(one).is_some_and(|of_one| device(other) == Some(of_one))
 }
 
 #[cfg(not(unix))]
-fn same_file_system(_: &Dir, _: &Dir) -> io::Result<bool> {
-    Ok(true)
+fn same_file_system(_: &Dir, _: &Dir) -> bool {
+    true
 }
 
 /// Whether a file was not written to for longer than [`PART_LIFETIME`].

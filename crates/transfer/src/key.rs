@@ -17,36 +17,31 @@ impl Key {
 
     /// The key of a path as on the wire.
     pub fn of_path(path: &[u8]) -> Self {
-        Self::derive("tidewire 2 transfer path", &[path])
+        Self::derive("tidewire 3 transfer path", &[path])
     }
 
     /// The key of a sender: one for each public key, and one for all peers that share a secret, which a
     /// receiver cannot distinguish.
     pub(super) fn of_peer(peer: Option<&PublicKey>) -> Self {
         let key = peer.map(ToString::to_string).unwrap_or_default();
-        Self::derive("tidewire 2 transfer peer", &[key.as_bytes()])
+        Self::derive("tidewire 3 transfer peer", &[key.as_bytes()])
     }
 
     /// The key under which a receiver keeps data of `peer` about `what`: a source or a job.
     pub(super) fn of_peers(peer: Self, what: Self) -> Self {
-        Self::derive("tidewire 2 transfer part", &[&peer.0, &what.0])
+        Self::derive("tidewire 3 transfer part", &[&peer.0, &what.0])
     }
 
     /// The key of a command's arguments: their absolute paths.
     pub(super) fn of_job<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Self {
-        Self::derive("tidewire 2 transfer job", &paths.collect::<Vec<_>>())
+        Self::derive("tidewire 3 transfer job", &paths.collect::<Vec<_>>())
     }
 
-    /// The key of a file's content, as far as it is known without reading the file.
-    pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32), mode: u16) -> Self {
-        let parts: [&[u8]; 5] = [
-            &inode.to_be_bytes(),
-            &size.to_be_bytes(),
-            &modified.0.to_be_bytes(),
-            &modified.1.to_be_bytes(),
-            &mode.to_be_bytes(),
-        ];
-        Self::derive("tidewire 2 transfer source", &parts)
+    /// The key by which the beginning of a file is found again. It proves nothing about content: a program
+    /// can write to a file and put its time back.
+    pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32)) -> Self {
+        let (seconds, nanos) = (modified.0.to_be_bytes(), modified.1.to_be_bytes());
+        Self::derive("tidewire 3 transfer source", &[&inode.to_be_bytes(), &size.to_be_bytes(), &seconds, &nanos])
     }
 
     /// Each part is hashed with its length, so that no two lists have the same bytes.

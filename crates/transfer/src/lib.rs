@@ -4,17 +4,18 @@
 //! give them a Tidewire stream, the tests a pipe in memory. A file that fails is reported by name and the
 //! others go on. Only a broken stream or a peer that violates the protocol ends a transfer, and the next
 //! transfer resumes it. Invariant: the file under a final name is either the old one or a new one that is
-//! complete, verified and flushed.
+//! complete, verified and flushed (where the file system has no flush, a warning says so).
 
 mod beneath;
 mod checkpoint;
+mod content;
 mod destination;
+mod durable;
 mod flushing;
-mod holes;
+mod hashing_time;
 mod kept;
 mod key;
 mod mode;
-mod offers;
 mod opening;
 mod part;
 mod part_file;
@@ -37,7 +38,8 @@ pub use key::Key;
 pub use path::{PathError, RelativePath};
 pub use quota::Limits;
 pub use receiver::receive;
-pub use record::{Entry, Have, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use record::{Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use refusal::is_damage;
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
 pub use tree::{GROUP, Prefix};
@@ -142,7 +144,7 @@ pub enum Event<'a> {
     },
     /// Further bytes of files were written to the stream or read from it.
     Bytes(u64),
-    /// An earlier session carried part of a file, or all of it, and this one goes on from there.
+    /// The receiver has part of a file, or all of it, and this session goes on from there.
     Resumed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
@@ -151,11 +153,14 @@ pub enum Event<'a> {
         /// Bytes of the file.
         size: u64,
     },
-    /// A file is sent from its beginning although an earlier session carried part of it, because it has
-    /// changed.
+    /// A file is sent from here although an earlier session carried more of it, because it has changed.
     Changed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
+        /// Bytes that are still the same.
+        offset: u64,
+        /// Bytes that were reported as resumed before, and are not the same.
+        withdrawn: u64,
         /// Bytes of the file.
         size: u64,
     },
@@ -165,6 +170,8 @@ pub enum Event<'a> {
         path: &'a str,
         /// Its size.
         bytes: u64,
+        /// What the destination could not do for it: its mode, its time, a flush. Not escaped.
+        warning: Option<&'a str>,
     },
     /// A file did not arrive.
     Failed(&'a FileFailure),
@@ -190,11 +197,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts a file of `bytes`, of which earlier sessions had carried the first `resumed`.
-    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, watch: Watch<'_>) {
+    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, warning: Option<&str>, watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
         self.resumed += resumed;
-        watch(Event::Kept { path, bytes });
+        watch(Event::Kept { path, bytes, warning });
     }
 
     fn fail(&mut self, failure: &FileFailure, watch: Watch<'_>) {

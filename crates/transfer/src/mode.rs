@@ -4,12 +4,13 @@
 //! needs the umask, which a system applies only to new files.
 
 use std::fs::{File, Metadata};
-use std::io;
 
 #[cfg(unix)]
 use rustix::fs::Mode;
 
+use super::durable::{Warning, optional};
 use super::record::PERMISSIONS;
+use super::refusal::Refusal;
 
 /// Mode of a file if its system has no such bits. The umask reduces it.
 #[cfg(not(unix))]
@@ -26,22 +27,25 @@ pub(super) fn of(_: &Metadata) -> u16 {
     ANY & PERMISSIONS
 }
 
-/// Gives a received file its mode. On a file system without modes, such as FAT, it has the mode of all files
-/// there.
+/// Gives a received file its mode. A file system without modes, such as FAT, has one mode for all files; a
+/// file system that refuses the call leaves the file the 600 of a part. Then the warning names the mode.
 #[cfg(unix)]
-pub(super) fn set(file: &File, mode: u16) -> io::Result<()> {
-    use rustix::io::Errno;
-    let mode = Mode::from_bits_truncate((mode & PERMISSIONS).into()) - umask();
-    match rustix::fs::fchmod(file, mode) {
-        // The owner of a file may change its mode wherever there are modes.
-        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
-        set => Ok(set?),
-    }
+pub(super) fn set(file: &File, mode: u16) -> Result<Warning, Refusal> {
+    let wanted = Mode::from_bits_truncate((mode & PERMISSIONS).into()) - umask();
+    let done = rustix::fs::fchmod(file, wanted).map_err(Into::into);
+    optional(done, |error| {
+        let wanted = wanted.bits();
+        match file.metadata().map(|metadata| u32::from(of(&metadata))) {
+            Ok(now) if now == u32::from(wanted) => None,
+            Ok(now) => Some(format!("its mode is {now:03o} in place of {wanted:03o}: {error}")),
+            Err(_) => Some(format!("its mode {wanted:03o} could not be set: {error}")),
+        }
+    })
 }
 
 #[cfg(not(unix))]
-pub(super) fn set(_: &File, _: u16) -> io::Result<()> {
-    Ok(())
+pub(super) fn set(_: &File, _: u16) -> Result<Warning, Refusal> {
+    Ok(None)
 }
 
 /// The umask of the process, read once.
@@ -55,4 +59,19 @@ pub(super) fn umask() -> Mode {
         rustix::process::umask(mask);
         mask
     })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issue_40_a_mode_that_cannot_be_set_is_a_warning_that_names_the_mode_that_is() {
+        // The kernel lets nobody change the mode of this file.
+        let file = File::open("/proc/self/status").unwrap();
+        let now = of(&file.metadata().unwrap());
+        let warning = set(&file, 0o600).unwrap().unwrap();
+        assert!(warning.starts_with(&format!("its mode is {now:03o} in place of 600: ")), "{warning}");
+        assert_eq!(set(&file, now).unwrap(), None, "nothing to tell, because it has this mode");
+    }
 }

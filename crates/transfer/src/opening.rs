@@ -48,8 +48,8 @@ pub(super) fn resume(
     checkpoint.write_alone(&mut state).and_then(|()| file.set_len(prefix.offset())).map_err(refusal)?;
     file.seek(SeekFrom::Start(prefix.offset())).map_err(refusal)?;
     log.file = Some(state);
-    let (tree, begun) = (Tree::new(Some(prefix)), prefix.offset());
-    Ok(Writing { tree, begun, flushed: begun, ..writing(folder, part, file, charge, Some(log)) })
+    let (tree, begun, beginning) = (Tree::new(Some(prefix)), prefix.offset(), Some(prefix.clone()));
+    Ok(Writing { tree, begun, beginning, flushed: begun, ..writing(folder, part, file, charge, Some(log)) })
 }
 
 /// A part beside its final name, for file systems where nothing can be renamed from the folder of parts.
@@ -63,5 +63,5 @@ pub(super) fn loose(directory: &Dir, charge: Charge) -> Result<Writing, Refusal>
 
 fn writing(folder: Dir, part: String, file: std::fs::File, charge: Charge, log: Option<Log>) -> Writing {
     let unflushed = Unflushed::new(Instant::now());
-    Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, log }
+    Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, beginning: None, log }
 }

@@ -11,16 +11,18 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use cap_std::fs::Dir;
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
 use super::flushing::Unflushed;
 use super::part_file::{create, state_name};
 use super::quota::Charge;
-use super::refusal::{Refusal, refusal};
+use super::refusal::{Refusal, is_damage, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
-use super::{Entry, Key, Reason, mode};
+use super::{Attributes, Entry, Key, Reason, mode};
 
 /// Zeros for hashing a skipped run. They are not written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -42,6 +44,8 @@ pub(super) struct Writing {
     pub(super) charge: Charge,
     /// Where this session began to write.
     pub(super) begun: u64,
+    /// What this session continues.
+    pub(super) beginning: Option<Prefix>,
     /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
 }
@@ -71,12 +75,13 @@ pub(super) struct Part {
     slot: Slot,
     directory: Dir,
     name: String,
+    path: Key,
 }
 
 impl Part {
-    /// The part in `slot` will become `name` in `directory`.
-    pub(super) fn new(slot: Slot, directory: Dir, name: &str) -> Self {
-        Self { slot, directory, name: name.to_owned() }
+    /// The part in `slot` will become `name` in `directory`, which is `path`.
+    pub(super) fn new(slot: Slot, directory: Dir, name: &str, path: Key) -> Self {
+        Self { slot, directory, name: name.to_owned(), path }
     }
 
     /// Writes and hashes the next bytes. Refuses more than were announced.
@@ -112,43 +117,70 @@ impl Part {
             if writing.tree.room() > 0 || bytes >= announced {
                 return Err((Reason::Mismatch, format!("a group ends after {bytes} bytes where none does")));
             }
-            let prefix = writing.tree.close_group();
-            if blake3::Hash::from_bytes(*prefix.last()) != blake3::Hash::from_bytes(value) {
+            let group = writing.tree.close_group();
+            if blake3::Hash::from_bytes(group) != blake3::Hash::from_bytes(value) {
                 return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
             }
+            let Some(prefix) = writing.tree.prefix() else { return Ok(()) };
             let Writing { folder, file, log: Some(log), flushed, unflushed, .. } = writing else { return Ok(()) };
             if !unflushed.is_due(Instant::now()) {
                 return Ok(());
             }
-            file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
+            stretch(file, bytes)?;
             let checkpoint = log.checkpoint(announced, prefix);
-            log.write(folder, &checkpoint).map_err(refusal)?;
-            *flushed = bytes;
+            // Without one the file arrives all the same, but it cannot be continued from here.
+            if flush_bytes(file)? && optional(log.write(folder, &checkpoint), |_| Some(String::new()))?.is_none() {
+                *flushed = bytes;
+            }
             Ok(())
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns its modification
-    /// time.
+    /// What this session continues, opened for reading.
+    pub(super) fn beginning(&self) -> Option<(File, Prefix)> {
+        let slot = lock(&self.slot);
+        let writing = slot.as_ref()?;
+        let prefix = writing.beginning.clone()?;
+        let mut reading = OpenOptions::new();
+        reading.read(true).follow(FollowSymlinks::No);
+        let file = writing.folder.open_with(&writing.part, &reading).ok()?;
+        Some((file.into_std(), prefix))
+    }
+
+    /// Drops what is there from `offset` on, where a subtree ends of what this session continues. A file of
+    /// `announced` bytes goes on from there, and what is left is its beginning.
+    pub(super) fn back(&mut self, offset: u64, announced: u64) -> Result<(), Refusal> {
+        self.with(|writing| {
+            let wrong = || (Reason::Mismatch, format!("it goes back to byte {offset}, where nothing ends"));
+            let beginning = writing.beginning.take().filter(|prefix| offset < prefix.offset()).ok_or_else(wrong)?;
+            let kept = if offset == 0 { None } else { Some(beginning.cut(offset).ok_or_else(wrong)?) };
+            (writing.tree, writing.beginning) = (Tree::new(kept.as_ref()), kept.clone());
+            // First the state, so that it never covers bytes that are not there.
+            if let Some(log) = &mut writing.log {
+                log.go_back(announced, kept).map_err(refusal)?;
+            }
+            writing.flushed = offset;
+            writing.file.set_len(offset).map_err(refusal)?;
+            writing.file.seek(SeekFrom::Start(offset)).map_err(refusal)?;
+            Ok(())
+        })
+    }
+
+    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be done.
     ///
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
-    /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
-    /// because the rename may not survive a power failure; the file stays complete.
-    pub(super) fn commit(
-        self,
-        entry: &Entry,
-        hash: [u8; 32],
-        standing: &mut Standing,
-    ) -> Result<Option<SystemTime>, Refusal> {
-        let path = Key::of_path(&entry.path);
+    /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is
+    /// an error, because the rename may not survive a power failure; the file stays complete.
+    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<Warning, Refusal> {
+        let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-        let modified = match writing
+        let finished = writing
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
-            .and_then(|()| writing.finish(entry, &self.directory, &self.name))
-        {
-            Ok(modified) => modified,
+            .and_then(|()| writing.finish(entry, &self.directory, &self.name));
+        let of_file = match finished {
+            Ok(warning) => warning,
             Err(refusal) => {
                 drop(slot);
                 if refusal.0 == Reason::Mismatch {
@@ -158,13 +190,12 @@ impl Part {
             }
         };
         writing.charge.settle_all();
-        *slot = None;
+        let Some(Writing { file, .. }) = slot.take() else { return Err(taken_over()) };
         drop(slot);
         if let Ok(there) = self.directory.symlink_metadata(&self.name) {
             standing.insert(&there, path);
         }
-        flush_directory(&self.directory).map_err(refusal)?;
-        Ok(modified)
+        Ok(join([of_file, flush_folder(&self.directory, &file)?]))
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -222,22 +253,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns its
-    /// modification time.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
-        self.file.set_len(entry.size).map_err(refusal)?;
-        mode::set(&self.file, entry.mode).map_err(refusal)?;
-        let (seconds, nanos) = entry.modified;
-        if let Some(modified) = system_time(seconds, nanos) {
-            self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
-        }
-        self.file.sync_all().map_err(refusal)?;
+    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
+    /// be done.
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Warning, Refusal> {
+        stretch(&self.file, entry.size)?;
+        let of_attributes = set_attributes(&self.file, entry.attributes)?;
+        let of_bytes = flush_file(&self.file)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
+        Ok(join([of_attributes, of_bytes]))
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete
@@ -262,6 +289,16 @@ impl Log {
         Checkpoint { peer, job, path, source, size, prefix }
     }
 
+    /// Makes later checkpoints void, and without a prefix all.
+    fn go_back(&mut self, size: u64, prefix: Option<Prefix>) -> io::Result<()> {
+        let checkpoint = prefix.map(|prefix| self.checkpoint(size, prefix));
+        match (&mut self.file, checkpoint) {
+            (None, _) => Ok(()),
+            (Some(file), None) => file.set_len(0),
+            (Some(file), Some(checkpoint)) => checkpoint.write_alone(file),
+        }
+    }
+
     fn write(&mut self, folder: &Dir, checkpoint: &Checkpoint) -> io::Result<()> {
         let name = self.state_name();
         let file = match &mut self.file {
@@ -272,15 +309,28 @@ impl Log {
     }
 }
 
-/// Makes the rename durable. Windows has no such call and needs none, because its metadata is journalled.
-#[cfg(unix)]
-fn flush_directory(directory: &Dir) -> io::Result<()> {
-    directory.open(".")?.sync_all()
+/// Sets mode and modification time. Returns what could not be done.
+pub(super) fn set_attributes(file: &File, attributes: Attributes) -> Result<Warning, Refusal> {
+    let of_mode = mode::set(file, attributes.mode)?;
+    let (seconds, nanos) = attributes.modified;
+    let timed =
+        system_time(seconds, nanos).map_or(Ok(()), |modified| file.set_times(FileTimes::new().set_modified(modified)));
+    let of_time = optional(timed, |error| Some(format!("its modification time is not the sender's: {error}")))?;
+    Ok(join([of_mode, of_time]))
 }
 
-#[cfg(not(unix))]
-fn flush_directory(_: &Dir) -> io::Result<()> {
-    Ok(())
+/// Several warnings of one file.
+pub(super) fn join(warnings: [Warning; 2]) -> Warning {
+    warnings.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
+}
+
+/// Gives a part the length of the bytes that came. It is shorter only if a hole ends it, so that a file
+/// system that cannot change a length serves all other files.
+fn stretch(file: &File, bytes: u64) -> Result<(), Refusal> {
+    match file.set_len(bytes) {
+        Err(error) if !is_damage(&error) && file.metadata().is_ok_and(|now| now.len() == bytes) => Ok(()),
+        set => set.map_err(refusal),
+    }
 }
 
 /// A time of the wire, if this system can represent it.

@@ -12,5 +12,75 @@ pub(super) type Refusal = (Reason, String);
 /// The reason on the wire for an error of the operating system.
 pub(super) fn refusal(error: io::Error) -> Refusal {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    (if full { Reason::NoSpace } else { Reason::Unwritable }, error.to_string())
+    let detail = match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            format!("{error}: beyond the limit of its file system or of the process that receives (ulimit -f)")
+        }
+        _ => error.to_string(),
+    };
+    (if full { Reason::NoSpace } else { Reason::Unwritable }, detail)
+}
+
+/// Whether an error says that the disk, the way to it or the machine has failed. Other errors of a call that
+/// only adds to a complete file (its mode, its time, a flush) say that the file system lacks this call.
+///
+/// The failures are listed, and not what a file system may answer in place of "not supported": EINVAL, EPERM,
+/// EACCES, EBADF, EISDIR, ENOSYS, ENOTTY and EOPNOTSUPP were all seen.
+pub fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    let kind = matches!(
+        error.kind(),
+        Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::FileTooLarge
+            | Kind::ReadOnlyFilesystem
+            | Kind::NotFound
+            | Kind::OutOfMemory
+            | Kind::TimedOut
+            | Kind::BrokenPipe
+            | Kind::NotConnected
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::ConnectionRefused
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::StaleNetworkFileHandle
+    );
+    kind || is_failed_disk(error)
+}
+
+/// Failures that the standard library has no kind for.
+#[cfg(unix)]
+fn is_failed_disk(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let failed = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::MFILE, Errno::NFILE];
+    #[cfg(target_os = "linux")]
+    let failed = [&failed[..], &[Errno::UCLEAN, Errno::REMOTEIO, Errno::HOSTDOWN, Errno::SHUTDOWN]].concat();
+    Errno::from_io_error(error).is_some_and(|errno| failed.contains(&errno))
+}
+
+/// Nothing that may fail with "not supported" is called here.
+#[cfg(not(unix))]
+fn is_failed_disk(_: &io::Error) -> bool {
+    true
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_disk_differs_from_a_call_that_a_file_system_lacks() {
+        let failed = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::STALE, Errno::FBIG, Errno::NOMEM];
+        for errno in failed.into_iter().chain([Errno::NFILE, Errno::MFILE, Errno::NOENT, Errno::TIMEDOUT]) {
+            assert!(is_damage(&errno.into()), "{errno:?}");
+        }
+        let lacking = [Errno::INVAL, Errno::PERM, Errno::ACCESS, Errno::BADF, Errno::ISDIR, Errno::NOSYS];
+        for errno in lacking.into_iter().chain([Errno::NOTTY, Errno::OPNOTSUPP, Errno::NOTSUP]) {
+            assert!(!is_damage(&errno.into()), "{errno:?}");
+        }
+    }
 }

@@ -5,12 +5,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use walkdir::WalkDir;
 
 use super::beneath::Root;
 use super::path::RelativePath;
-use super::{FileFailure, Key, Reason};
+use super::record::Attributes;
+use super::{FileFailure, Key, Reason, mode};
 
 /// One file or directory to send.
 #[derive(Clone, Debug)]
@@ -21,6 +23,10 @@ pub struct Source {
     pub name: RelativePath,
     /// Whether it is a directory.
     pub directory: bool,
+    /// Size of the file at the time of the scan.
+    pub(super) size: u64,
+    /// By which the receiver finds its beginning.
+    pub(super) key: Key,
     /// The folder in which `name` begins.
     pub(super) root: Root,
 }
@@ -136,7 +142,12 @@ fn add(
             found.files += 1;
             found.bytes += metadata.len();
         }
-        found.sources.push(Source { path: path.to_owned(), name, directory, root: root.clone() });
+        let mut source =
+            Source { path: path.to_owned(), name, directory, size: 0, key: Key::default(), root: root.clone() };
+        if !directory {
+            (source.size, source.key) = (metadata.len(), key(&source, &metadata));
+        }
+        found.sources.push(source);
     }
     Ok(())
 }
@@ -162,4 +173,45 @@ pub(super) fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileFai
 /// A local path as text.
 pub(super) fn show(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// The key by which the beginning of a file is found.
+pub(super) fn key(source: &Source, metadata: &Metadata) -> Key {
+    if source.directory { Key::default() } else { Key::of_source(inode(metadata), metadata.len(), modified(metadata)) }
+}
+
+/// Mode and time of what was opened. A directory has no time here.
+pub(super) fn attributes(source: &Source, metadata: &Metadata) -> Attributes {
+    let modified = if source.directory { (0, 0) } else { modified(metadata) };
+    Attributes { mode: mode::of(metadata), modified }
+}
+
+fn modified(metadata: &Metadata) -> (i64, u32) {
+    metadata.modified().map_or((0, 0), wire_time)
+}
+
+/// Seconds (rounded down) and nanoseconds since 1970.
+fn wire_time(time: SystemTime) -> (i64, u32) {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => (after.as_secs() as i64, after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => (-(before.as_secs() as i64), 0),
+                nanos => (-(before.as_secs() as i64) - 1, 1_000_000_000 - nanos),
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+/// On these systems the time of creation distinguishes files.
+#[cfg(not(unix))]
+fn inode(metadata: &Metadata) -> u64 {
+    let created = metadata.created().map(wire_time).unwrap_or_default();
+    (created.0 as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(created.1))
 }

@@ -19,16 +19,15 @@ const MAX_GROUPS: u64 = u64::MAX / GROUP;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
     groups: u64,
-    last: ChainingValue,
     stack: Vec<ChainingValue>,
 }
 
 impl Prefix {
-    /// The state after `groups` complete groups: the chaining value of the last group, and those of the
-    /// subtrees. `None` if they are inconsistent.
-    pub fn new(groups: u64, last: ChainingValue, stack: Vec<ChainingValue>) -> Option<Self> {
+    /// The state after `groups` complete groups: the chaining values of the subtrees. `None` if they are
+    /// inconsistent.
+    pub fn new(groups: u64, stack: Vec<ChainingValue>) -> Option<Self> {
         let fits = (1..=MAX_GROUPS).contains(&groups) && stack.len() == groups.count_ones() as usize;
-        fits.then_some(Self { groups, last, stack })
+        fits.then_some(Self { groups, stack })
     }
 
     /// Number of groups.
@@ -41,24 +40,73 @@ impl Prefix {
         self.groups * GROUP
     }
 
-    /// The chaining value of the last group.
-    pub fn last(&self) -> &ChainingValue {
-        &self.last
-    }
-
     /// The chaining values of the subtrees, largest first.
     pub fn stack(&self) -> &[ChainingValue] {
         &self.stack
     }
 
-    /// Whether `bytes` are the last group.
-    pub fn ends_in(&self, bytes: &[u8]) -> bool {
-        if bytes.len() as u64 != GROUP {
+    /// Each subtree: the offset behind it, and its chaining value.
+    pub(super) fn subtrees(&self) -> impl Iterator<Item = (u64, &ChainingValue)> {
+        let bits = (0..u64::BITS).rev().map(|bit| 1 << bit).filter(|bit| self.groups & bit != 0);
+        let ends = bits.scan(0, |groups, bit| {
+            *groups += bit;
+            Some(*groups * GROUP)
+        });
+        ends.zip(&self.stack)
+    }
+
+    /// The first subtrees, of which the last ends at `offset`; `None` if none does.
+    pub(super) fn cut(&self, offset: u64) -> Option<Self> {
+        let trees = self.subtrees().position(|(end, _)| end == offset)? + 1;
+        Some(Self { groups: offset / GROUP, stack: self.stack[..trees].to_vec() })
+    }
+}
+
+/// Compares the beginning of a file with a [`Prefix`], subtree by subtree.
+pub(super) struct Comparison {
+    prefix: Prefix,
+    /// Subtrees that are equal.
+    equal: usize,
+    /// Where the next one begins.
+    begin: u64,
+    hasher: Box<Hasher>,
+}
+
+impl Comparison {
+    pub(super) fn new(prefix: Prefix) -> Self {
+        Self { prefix, equal: 0, begin: 0, hasher: Box::new(Hasher::new()) }
+    }
+
+    /// Bytes that [`update`](Self::update) may take now; 0 if the whole beginning was compared.
+    pub(super) fn room(&self) -> u64 {
+        self.end().map_or(0, |end| end - self.begin - self.hasher.count())
+    }
+
+    /// Takes the next bytes of the file, at most [`room`](Self::room). Returns false if a subtree differs.
+    pub(super) fn update(&mut self, bytes: &[u8]) -> bool {
+        self.hasher.update(bytes);
+        if self.room() > 0 {
+            return true;
+        }
+        let Some((end, value)) = self.prefix.subtrees().nth(self.equal) else { return true };
+        // `blake3::Hash` compares in constant time.
+        let found = blake3::Hash::from_bytes(self.hasher.finalize_non_root());
+        if found != blake3::Hash::from_bytes(*value) {
             return false;
         }
-        let value = Hasher::new().set_input_offset(self.offset() - GROUP).update(bytes).finalize_non_root();
-        // `blake3::Hash` compares in constant time.
-        blake3::Hash::from_bytes(value) == blake3::Hash::from_bytes(self.last)
+        *self.hasher = Hasher::new();
+        self.hasher.set_input_offset(end);
+        (self.equal, self.begin) = (self.equal + 1, end);
+        true
+    }
+
+    /// The offset up to which the file is known to be equal.
+    pub(super) fn equal(&self) -> u64 {
+        self.begin
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.prefix.subtrees().nth(self.equal).map(|(end, _)| end)
     }
 }
 
@@ -95,8 +143,8 @@ impl Tree {
         self.group.update(bytes);
     }
 
-    /// Ends the current group, which must be full and not the last of the file. Returns the state.
-    pub fn close_group(&mut self) -> Prefix {
+    /// Ends the current group, which must be full and not the last of the file. Returns its chaining value.
+    pub fn close_group(&mut self) -> ChainingValue {
         debug_assert_eq!(self.room(), 0);
         let last = self.group.finalize_non_root();
         self.groups += 1;
@@ -112,7 +160,12 @@ impl Tree {
         // A new hasher, because `Hasher::reset` keeps the input offset and then counts wrongly.
         *self.group = Hasher::new();
         self.group.set_input_offset(self.groups * GROUP);
-        Prefix { groups: self.groups, last, stack: self.stack.clone() }
+        last
+    }
+
+    /// The state after the groups that were closed; `None` before the first.
+    pub fn prefix(&self) -> Option<Prefix> {
+        (self.groups > 0).then(|| Prefix { groups: self.groups, stack: self.stack.clone() })
     }
 
     /// The BLAKE3 of the whole file; `None` if its last group was closed, after which bytes must follow.
@@ -140,14 +193,27 @@ mod tests {
         let mut tree = Tree::new(None);
         for chunk in content.chunks(64 << 10) {
             if tree.room() == 0 {
-                let prefix = tree.close_group();
-                assert!(prefix.ends_in(&content[(prefix.offset() - GROUP) as usize..prefix.offset() as usize]));
-                tree = Tree::new(Some(&prefix));
+                tree.close_group();
+                tree = Tree::new(tree.prefix().as_ref());
             }
             tree.update(chunk);
         }
         assert_eq!(tree.bytes(), content.len() as u64);
         tree.finish().unwrap()
+    }
+
+    /// The offset up to which `content` is equal to what `prefix` was made of.
+    fn compared(content: &[u8], prefix: &Prefix) -> u64 {
+        let (mut comparison, mut rest) = (Comparison::new(prefix.clone()), content);
+        while comparison.room() > 0 {
+            let now = (comparison.room() as usize).min(1_000_000);
+            let (bytes, later) = rest.split_at(now);
+            if !comparison.update(bytes) {
+                break;
+            }
+            rest = later;
+        }
+        comparison.equal()
     }
 
     #[test]
@@ -162,13 +228,38 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_byte_is_found_in_its_subtree() {
+        let group = GROUP as usize;
+        let mut content = vec![0; 7 * group];
+        Hasher::new().update(b"comparison").finalize_xof().fill(&mut content);
+        let mut tree = Tree::new(None);
+        for chunk in content.chunks(group) {
+            tree.update(chunk);
+            tree.close_group();
+        }
+        let prefix = tree.prefix().unwrap();
+        // Seven groups: subtrees of four, two and one.
+        assert_eq!(prefix.subtrees().map(|(end, _)| end).collect::<Vec<_>>(), [4, 6, 7].map(|end| end * GROUP));
+        assert_eq!(compared(&content, &prefix), 7 * GROUP);
+        for (at, equal) in
+            [(0, 0), (4 * group - 1, 0), (4 * group, 4), (5 * group, 4), (6 * group, 6), (7 * group - 1, 6)]
+        {
+            content[at] ^= 1;
+            assert_eq!(compared(&content, &prefix), equal * GROUP, "byte {at}");
+            content[at] ^= 1;
+        }
+        let cut = prefix.cut(6 * GROUP).unwrap();
+        assert_eq!((cut.groups(), compared(&content, &cut)), (6, 6 * GROUP));
+        assert_eq!((prefix.cut(5 * GROUP), prefix.cut(0), prefix.cut(7 * GROUP)), (None, None, Some(prefix.clone())));
+    }
+
+    #[test]
     fn a_prefix_that_does_not_fit_together_is_none() {
         let cv = [7; 32];
-        assert!(Prefix::new(0, cv, vec![]).is_none());
-        assert!(Prefix::new(3, cv, vec![cv]).is_none());
-        assert!(Prefix::new(u64::MAX, cv, vec![cv; 64]).is_none());
-        assert!(Prefix::new(3, cv, vec![cv; 2]).is_some_and(|prefix| !prefix.ends_in(&vec![0; GROUP as usize])));
-        assert!(Prefix::new(1, cv, vec![cv]).is_some_and(|prefix| !prefix.ends_in(&[])));
+        assert!(Prefix::new(0, vec![]).is_none());
+        assert!(Prefix::new(3, vec![cv]).is_none());
+        assert!(Prefix::new(u64::MAX, vec![cv; 64]).is_none());
+        assert!(Prefix::new(3, vec![cv; 2]).is_some());
     }
 
     #[test]

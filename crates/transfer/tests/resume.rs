@@ -201,6 +201,11 @@ fn a_renamed_source_goes_on_under_its_new_name() {
     stage.assert_same();
 }
 
+/// Sets the modification time of a file.
+fn set_time(path: &Path, modified: SystemTime) {
+    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
 #[test]
 fn a_source_that_changed_begins_anew_and_says_so() {
     type Change = fn(&Path);
@@ -209,17 +214,10 @@ fn a_source_that_changed_begins_anew_and_says_so() {
         fs::write(path.with_extension("new"), content(2, 3 * GROUP)).unwrap();
         fs::rename(path.with_extension("new"), path).unwrap();
     };
-    // Same size and same time: only the content of the last group shows the change.
-    let forge: Change = |path| {
-        let modified = fs::metadata(path).unwrap().modified().unwrap();
-        fs::write(path, content(2, 3 * GROUP)).unwrap();
-        fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
-    };
-    for change in [append, replace, forge] {
+    for change in [append, replace] {
         let stage = Stage::new();
         let path = stage.file("f", &content(1, 3 * GROUP));
-        let old = SystemTime::now() - Duration::from_secs(60);
-        fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        set_time(&path, SystemTime::now() - Duration::from_secs(60));
         assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
         change(&path);
         let (_, here, there) = session(std::slice::from_ref(&path), stage.to.path(), u64::MAX);
@@ -227,6 +225,111 @@ fn a_source_that_changed_begins_anew_and_says_so() {
         assert_eq!(there.moved, fs::metadata(&path).unwrap().len());
         stage.assert_same();
     }
+}
+
+/// Size, time and inode stay: only content shows the change. What arrives is the new file and never a mix, and
+/// the sender goes back to the subtree that differs.
+#[test]
+fn a_source_that_was_written_to_and_got_its_time_back_arrives_as_it_is_now() {
+    let groups = 7;
+    // Byte that changes, and the group from which it is sent again: of seven groups, four, two and one are
+    // subtrees.
+    for (at, from) in [(1_000_000, 0), (4 * GROUP + 5, 4), (6 * GROUP, 6), (7 * GROUP + 1, groups)] {
+        let stage = Stage::new();
+        let mut bytes = content(1, groups * GROUP + 70_000);
+        let path = stage.file("vault", &bytes);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        set_time(&path, time);
+        let most = groups * GROUP + 40_000;
+        assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), most).0, None);
+        bytes[at as usize] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        set_time(&path, time);
+        let (outcome, here, there) = session(std::slice::from_ref(&path), stage.to.path(), u64::MAX);
+        assert_eq!(outcome.unwrap().resumed, from * GROUP, "byte {at}");
+        stage.assert_same();
+        for told in [here, there] {
+            assert_eq!(told.resumed, [("vault".into(), groups * GROUP)]);
+            assert_eq!(told.changed.len(), usize::from(from < groups), "byte {at}");
+            let again = (groups - from) * GROUP + 70_000;
+            assert!((again..=again + 70_000).contains(&told.moved), "byte {at}: {} of {again}", told.moved);
+        }
+    }
+}
+
+/// A sender that is cut off after it went back leaves a state that covers no byte of the old version.
+#[test]
+fn a_transfer_that_went_back_can_be_cut_off_anywhere() {
+    for most in [100, 70_000, GROUP / 2, GROUP + 80_000, 2 * GROUP + 200_000] {
+        for at in [0, 2 * GROUP] {
+            let stage = Stage::new();
+            let (old, mut new) = (content(1, 4 * GROUP), content(1, 4 * GROUP));
+            let path = stage.file("vault", &old);
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            set_time(&path, time);
+            assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 3 * GROUP + 200_000).0, None);
+            new[at as usize..].copy_from_slice(&content(2, 4 * GROUP - at));
+            for version in [&new, &old, &new] {
+                fs::write(&path, version).unwrap();
+                set_time(&path, time);
+                assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), most).0, None);
+            }
+            assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), u64::MAX).0.unwrap().kept, 1);
+            stage.assert_same();
+        }
+    }
+}
+
+/// The bytes of a part change on the receiver's disk, and its length and state do not.
+#[test]
+fn a_part_that_was_damaged_is_never_kept() {
+    let stage = Stage::new();
+    let path = stage.file("f", &content(1, 3 * GROUP));
+    assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
+    let parts = fs::read_dir(stage.to.path().join(".tidewire-parts")).unwrap().map(|entry| entry.unwrap().path());
+    let part = parts.into_iter().find(|path| path.extension().is_some_and(|found| found == "part")).unwrap();
+    let mut bytes = fs::read(&part).unwrap();
+    bytes[GROUP as usize / 3] ^= 1;
+    fs::write(&part, bytes).unwrap();
+    let (outcome, _, there) = session(std::slice::from_ref(&path), stage.to.path(), u64::MAX);
+    assert_eq!((outcome.unwrap().kept, there.failed), (0, vec![Reason::Mismatch]));
+    assert_eq!(tree(stage.to.path()), BTreeMap::new());
+    assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), u64::MAX).0.unwrap().kept, 1);
+    stage.assert_same();
+}
+
+#[test]
+fn a_file_that_was_whole_before_the_cut_and_changed_since_arrives_as_it_is_now() {
+    let stage = Stage::new();
+    let paths: Vec<_> = ["a", "b"].map(|name| stage.file(name, &content(1, GROUP))).into();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    paths.iter().for_each(|path| set_time(path, time));
+    assert_eq!(session(&paths, stage.to.path(), GROUP + 100_000).0, None);
+    assert!(stage.to.path().join("a").exists());
+    for (path, at) in [(&paths[0], 5), (&paths[1], 7)] {
+        let mut bytes = content(1, GROUP);
+        bytes[at] ^= 1;
+        fs::write(path, bytes).unwrap();
+        set_time(path, time);
+    }
+    let (outcome, ..) = session(&paths, stage.to.path(), u64::MAX);
+    assert_eq!(outcome.unwrap().resumed, 0);
+    stage.assert_same();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_source_that_was_linked_or_has_another_mode_goes_on() {
+    let stage = Stage::new();
+    let path = stage.file("f", &content(1, 3 * GROUP));
+    assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
+    let link = stage.from.path().join("g");
+    fs::hard_link(&path, &link).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    // The two look the same: one of them is continued.
+    let (outcome, ..) = session(&[path, link], stage.to.path(), u64::MAX);
+    assert_eq!(outcome.unwrap().resumed, 2 * GROUP);
+    stage.assert_same();
 }
 
 #[test]

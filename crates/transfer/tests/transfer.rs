@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tidewire_transfer::{
-    Destination, Entry, Event, GROUP, Key, Kind, MAX_RECORD, Outcome, Reason, Record, RecordReader, RecordWriter,
-    TransferError, receive, scan, send,
+    Attributes, Claim, Destination, Entry, Event, GROUP, Have, Key, Kind, Look, MAX_RECORD, Outcome, Reason, Record,
+    RecordReader, RecordWriter, TransferError, receive, scan, send,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
 
@@ -66,10 +66,24 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         .collect()
 }
 
-fn entry(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
+fn look(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
     let path = path.as_bytes().to_vec();
-    let (source, modified) = (Key::of_path(&path), (0, 0));
-    Record::Entry(Entry { id, kind, mode: 0o644, kept: false, modified, size, offset: 0, source, path })
+    Record::Look(Look { id, kind, size, source: Key::of_path(&path), path })
+}
+
+fn announced(id: u32, path: &str, size: u64, offset: u64) -> Record<'static> {
+    let attributes = Attributes { mode: 0o644, modified: (0, 0) };
+    Record::Entry(Entry { id, attributes, size, offset, source: Key::of_path(path.as_bytes()) })
+}
+
+/// A LOOK and its ENTRY.
+fn entry(id: u32, kind: Kind, path: &str, size: u64) -> [Record<'static>; 2] {
+    [look(id, kind, path, size), announced(id, path, size, 0)]
+}
+
+fn claim(id: u32, content: &[u8]) -> Record<'static> {
+    let attributes = Attributes { mode: 0o600, modified: (1_000_000_000, 0) };
+    Record::Claim(Claim { id, attributes, hash: blake3::hash(content).into() })
 }
 
 /// The RESULTs of a receiver: ids, and why they failed.
@@ -103,6 +117,32 @@ fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, R
     })
 }
 
+/// Sends `records` to a receiver, and waits for this many answers before the stream ends.
+fn converse(records: &[Record<'_>], to: &Path, answers: usize) -> Vec<String> {
+    let destination = Destination::open(to).unwrap();
+    let (near, far) = duplex(1 << 20);
+    run(async {
+        let peer = async {
+            let (read, write) = split(near);
+            let mut writer = RecordWriter::open(write).await.unwrap();
+            writer.write(&Record::Total { files: 0, bytes: 0, job: Key::default() }).await.unwrap();
+            for record in records {
+                writer.write(record).await.unwrap();
+            }
+            let mut reader = RecordReader::open(read).await.unwrap();
+            let mut answered = Vec::new();
+            for _ in 0..answers {
+                answered.push(format!("{:?}", reader.next().await.unwrap()));
+            }
+            answered
+        };
+        tokio::select! {
+            answered = peer => answered,
+            received = receive(far, &destination, None, &|_| {}) => panic!("{received:?}"),
+        }
+    })
+}
+
 fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{1,8}", "[ -.0-~]{1,12}", "\\PC{1,20}", Just("ü日本 語".to_owned())]
         .prop_map(|name| name.replace('/', "_"))
@@ -131,6 +171,63 @@ fn a_missing_destination_is_created_for_its_owner_and_a_missing_parent_is_an_err
     }
     let error = Destination::open(&to.path().join("missing/new")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn issue_40_files_that_the_kernel_generates_arrive_with_their_bytes() {
+    let to = tempfile::tempdir().unwrap();
+    let paths = ["/proc/version", "/sys/class/net/lo/mtu"].map(PathBuf::from);
+    let ((sent, here), (received, _)) = transfer(&paths, to.path());
+    assert_eq!((sent.kept, received.kept, here.reasons()), (2, 2, Vec::new()));
+    for path in paths {
+        assert_eq!(fs::read(to.path().join(path.file_name().unwrap())).unwrap(), fs::read(&path).unwrap());
+    }
+}
+
+/// A receiver that keeps two files, and warns of the second.
+async fn warn(stream: DuplexStream) {
+    let (read, write) = split(stream);
+    let (mut reader, mut writer) = (RecordReader::open(read).await.unwrap(), RecordWriter::open(write).await.unwrap());
+    let (mut ids, mut bytes) = (Vec::new(), 0);
+    loop {
+        match reader.next().await.unwrap() {
+            Record::Look(Look { id, .. }) => {
+                writer.write(&Record::Have { id, have: Have::Nothing }).await.unwrap();
+            }
+            Record::Entry(entry) => {
+                ids.push(entry.id);
+                bytes += entry.size;
+            }
+            Record::End(_) => {
+                let detail = if ids.len() > 1 { "its mode is 600 in place of 644" } else { "" };
+                let id = *ids.last().unwrap();
+                writer.write(&Record::Result { id, failure: None, detail }).await.unwrap();
+            }
+            Record::Done { .. } => break,
+            _ => {}
+        }
+    }
+    writer.write(&Record::Tally { kept: ids.len() as u32, failed: 0, bytes }).await.unwrap();
+}
+
+#[test]
+fn issue_40_a_warning_of_the_receiver_reaches_the_sender_and_the_file_counts_as_kept() {
+    let from = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| from.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, b"content").unwrap());
+    let (found, warnings) = (scan(&paths).unwrap(), Mutex::new(Vec::new()));
+    let (near, far) = duplex(PIPE);
+    let watch = |event: Event<'_>| {
+        if let Event::Kept { warning, .. } = event {
+            warnings.lock().unwrap().push(warning.map(str::to_owned));
+        }
+    };
+    let (sent, ()) = run(async { tokio::join!(send(near, &found, &watch), warn(far)) });
+    let sent = sent.unwrap();
+    assert_eq!((sent.kept, sent.failed), (2, 0));
+    let warning = "at the receiver: its mode is 600 in place of 644".to_owned();
+    assert_eq!(*warnings.lock().unwrap(), [None, Some(warning)]);
 }
 
 proptest! {
@@ -163,7 +260,7 @@ proptest! {
         let destination = Destination::open(&inside).unwrap();
         let (mut near, far) = duplex(1 << 16);
         let received = run(async {
-            near.write_all(b"TWFILES\x02").await.unwrap();
+            near.write_all(b"TWFILES\x03").await.unwrap();
             near.write_all(&noise).await.unwrap();
             near.shutdown().await.unwrap();
             receive(far, &destination, None, &|_| {}).await
@@ -194,7 +291,7 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
     let found = scan(&paths).unwrap();
     let mut whole_runs = 0;
     let step = if tidewire_testing::few_seeds() { 7 } else { 1 };
-    for most in (0..600).step_by(step) {
+    for most in (0..900).step_by(step) {
         let to = tempfile::tempdir().unwrap();
         fs::write(to.path().join("a"), b"old").unwrap();
         let destination = Destination::open(to.path()).unwrap();
@@ -234,11 +331,13 @@ fn hostile_paths_are_refused_and_others_go_on() {
     let mut records = Vec::new();
     let hostile = ["../x", "/tmp/x", "a/../../x", "", "a//b", ".", "a\0b", "link/x"];
     for (id, path) in (0..).zip(hostile) {
-        records.extend([entry(id, Kind::File, path, 1), Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
+        records.extend(entry(id, Kind::File, path, 1));
+        records.extend([Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
     }
-    records.push(entry(8, Kind::Other(2), "device", 0));
-    records.push(entry(9, Kind::Directory, "link/made", 0));
-    records.extend([entry(10, Kind::File, "good", 1), Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
+    records.extend(entry(8, Kind::Other(2), "device", 0));
+    records.extend(entry(9, Kind::Directory, "link/made", 0));
+    records.extend(entry(10, Kind::File, "good", 1));
+    records.extend([Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
     records.push(Record::Done { announced: 11, unsent: 0 });
     let (received, results) = play(&records, &inside);
     assert_eq!(received.unwrap(), Outcome { kept: 1, bytes: 1, failed: 10, ..Outcome::default() });
@@ -256,21 +355,13 @@ fn wrong_hashes_and_sizes_are_mismatches_and_leave_nothing() {
     let to = tempfile::tempdir().unwrap();
     fs::write(to.path().join("f"), b"old").unwrap();
     let hash = Record::End(blake3::hash(b"xy").into());
-    let records = [
-        entry(0, Kind::File, "f", 2),
-        Record::Chunk(b"xz"),
-        hash.clone(),
-        entry(1, Kind::File, "f", 3),
-        Record::Chunk(b"xy"),
-        hash.clone(),
-        entry(2, Kind::File, "f", 1),
-        Record::Chunk(b"xy"),
-        hash,
-        entry(3, Kind::File, "f", 9),
-        Record::Chunk(b"x"),
-        Record::Abort(Reason::Changed),
-        Record::Done { announced: 4, unsent: 0 },
-    ];
+    let mut records = Vec::new();
+    for (id, size, bytes) in [(0, 2, b"xz"), (1, 3, b"xy"), (2, 1, b"xy")] {
+        records.extend(entry(id, Kind::File, "f", size));
+        records.extend([Record::Chunk(bytes), hash.clone()]);
+    }
+    records.extend(entry(3, Kind::File, "f", 9));
+    records.extend([Record::Chunk(b"x"), Record::Abort(Reason::Changed), Record::Done { announced: 4, unsent: 0 }]);
     let (received, results) = play(&records, to.path());
     assert!(received.unwrap().mismatch);
     let mismatch = Some(Reason::Mismatch);
@@ -283,48 +374,58 @@ fn what_was_never_offered_is_not_gone_on_with_and_groups_are_checked() {
     let to = tempfile::tempdir().unwrap();
     let group = vec![7; GROUP as usize];
     let size = GROUP + 1;
-    let going_on = |id, offset, kept| match entry(id, Kind::File, "f", size) {
-        Record::Entry(entry) => Record::Entry(Entry { offset, kept, ..entry }),
-        other => other,
-    };
     let chunks = || group.chunks(MAX_RECORD).map(Record::Chunk);
-    let mut records = vec![going_on(0, GROUP, false), Record::Chunk(b"x"), Record::End([0; 32])];
-    records.push(going_on(1, size, true));
-    for (id, path) in [(2, ".tidewire-parts/x"), (3, ".Tidewire-Parts/x")] {
-        records.extend([entry(id, Kind::File, path, 1), Record::Chunk(b"x"), Record::End([0; 32])]);
+    let mut records = vec![look(0, Kind::File, "f", size), announced(0, "f", size, GROUP)];
+    records.extend([Record::Chunk(b"x"), Record::End([0; 32])]);
+    for (id, path) in [(1, ".tidewire-parts/x"), (2, ".Tidewire-Parts/x")] {
+        records.extend(entry(id, Kind::File, path, 1));
+        records.extend([Record::Chunk(b"x"), Record::End([0; 32])]);
     }
+    // Nothing was continued, so nothing can go back.
+    records.extend(entry(3, Kind::File, "back", size));
+    records.extend([Record::Chunk(b"x"), Record::Back(0), Record::Abort(Reason::Aborted)]);
     // A wrong mark, a mark that is too early, and no mark.
-    records.push(entry(4, Kind::File, "wrong", size));
+    records.extend(entry(4, Kind::File, "wrong", size));
     records.extend(chunks().chain([Record::Mark([0; 32]), Record::Abort(Reason::Aborted)]));
-    records.extend([entry(5, Kind::File, "early", size), Record::Chunk(b"x"), Record::Mark([0; 32])]);
-    records.extend([Record::Abort(Reason::Aborted), entry(6, Kind::File, "none", size)]);
+    records.extend(entry(5, Kind::File, "early", size));
+    records.extend([Record::Chunk(b"x"), Record::Mark([0; 32]), Record::Abort(Reason::Aborted)]);
+    records.extend(entry(6, Kind::File, "none", size));
     records.extend(chunks().chain([Record::Chunk(b"x"), Record::Abort(Reason::Aborted)]));
     records.push(Record::Done { announced: 7, unsent: 0 });
     let (received, results) = play(&records, to.path());
     assert!(received.unwrap().mismatch);
     let (lost, refused, mismatch) = (Reason::Unwritable, Reason::PathRefused, Reason::Mismatch);
     let reasons: Vec<_> = results.into_iter().map(|(_, reason)| reason.unwrap()).collect();
-    assert_eq!(reasons, [lost, lost, refused, refused, mismatch, mismatch, mismatch]);
+    assert_eq!(reasons, [lost, refused, refused, mismatch, mismatch, mismatch, mismatch]);
     assert_eq!(tree(to.path()), BTreeMap::new());
 }
 
 #[test]
 fn records_out_of_turn_end_the_transfer() {
     let to = tempfile::tempdir().unwrap();
-    let file = entry(5, Kind::File, "f", 1);
+    let (asked, file) = (look(5, Kind::File, "f", 1), announced(5, "f", 1, 0));
     let done = Record::Done { announced: 2, unsent: 0 };
     for (records, name) in [
         (vec![Record::Chunk(b"x")], "CHUNK"),
         (vec![Record::End([0; 32])], "END"),
         (vec![Record::Abort(Reason::Changed)], "ABORT"),
-        (vec![file.clone(), file.clone()], "ENTRY"),
-        (vec![file.clone(), Record::Abort(Reason::Changed), entry(5, Kind::File, "g", 1)], "ENTRY"),
-        (vec![file.clone(), done.clone()], "DONE"),
-        (vec![file, Record::Abort(Reason::Changed), done], "DONE"),
+        (vec![file.clone()], "ENTRY"),
+        (vec![asked.clone(), file.clone(), file.clone()], "ENTRY"),
+        (vec![asked.clone(), file.clone(), Record::Abort(Reason::Changed), file.clone()], "ENTRY"),
+        (vec![asked.clone(), asked.clone()], "LOOK"),
+        (vec![asked.clone(), look(4, Kind::File, "g", 1)], "LOOK"),
+        ((0..1_025).map(|id| look(id, Kind::File, "g", 1)).collect(), "LOOK"),
+        (vec![asked.clone(), Record::Skip(5), file.clone()], "ENTRY"),
+        (vec![Record::Skip(5)], "SKIP"),
+        // No file stands there.
+        (vec![asked.clone(), claim(5, b"x")], "CLAIM"),
+        (vec![asked.clone(), file.clone(), done.clone()], "DONE"),
+        (vec![asked, file, Record::Abort(Reason::Changed), done], "DONE"),
         (vec![Record::Mark([0; 32])], "MARK"),
         (vec![Record::Zeros(1)], "ZEROS"),
+        (vec![Record::Back(0)], "BACK"),
         (vec![Record::Total { files: 0, bytes: 0, job: Key::default() }], "TOTAL"),
-        (vec![Record::Ready], "READY"),
+        (vec![Record::Differs(0)], "DIFFERS"),
         (vec![Record::Tally { kept: 0, failed: 0, bytes: 0 }], "TALLY"),
     ] {
         match play(&records, to.path()).0 {
@@ -340,10 +441,10 @@ fn a_peer_of_another_kind_is_named() {
     let destination = tempfile::tempdir().unwrap();
     for (bytes, wanted) in [
         (&b"GET / HTTP/1.1\r\n"[..], "does not transfer files"),
-        (b"TWFILES\x03", "version 3"),
-        (b"TWFILES\x02\x03\xff\xff\xff\xff", "4294967295 bytes"),
-        (b"TWFILES\x02\x44\0\0\0\0", "unknown type 0x44"),
-        (b"TWFILES\x02\x02\0\0\0\x01x", "malformed ENTRY"),
+        (b"TWFILES\x02", "version 2"),
+        (b"TWFILES\x03\x03\xff\xff\xff\xff", "4294967295 bytes"),
+        (b"TWFILES\x03\x44\0\0\0\0", "unknown type 0x44"),
+        (b"TWFILES\x03\x02\0\0\0\x01x", "malformed ENTRY"),
         (b"TWFI", "early"),
     ] {
         let destination = Destination::open(destination.path()).unwrap();
@@ -436,4 +537,71 @@ fn a_file_that_changes_while_it_is_read_is_not_kept() {
         assert_eq!(seen.reasons(), [Reason::Changed], "{detail}");
         assert_eq!(tree(to.path()), BTreeMap::new(), "{detail}");
     }
+}
+
+/// What the receiver says of the content of files that stand: yes or no, once for each LOOK, and never of what
+/// lies outside.
+#[test]
+fn a_claim_is_answered_with_yes_or_no() {
+    let outside = tempfile::tempdir().unwrap();
+    let inside = outside.path().join("inside");
+    fs::create_dir(&inside).unwrap();
+    fs::write(outside.path().join("secret"), b"secret").unwrap();
+    fs::write(inside.join("f"), b"content").unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
+        std::os::unix::fs::symlink("f", inside.join("near")).unwrap();
+    }
+    let file = |id, path, size| look(id, Kind::File, path, size);
+    for path in ["link", "near", "../secret", "missing", ".tidewire-parts/x"] {
+        let size = if path == "near" { 7 } else { 6 };
+        let error = play(&[file(0, path, size), claim(0, b"secret")], &inside).0.unwrap_err();
+        assert!(matches!(error, TransferError::Unexpected("CLAIM")), "{path}: {error}");
+    }
+    // Another size, and a second claim for one LOOK.
+    assert!(play(&[file(0, "f", 6), claim(0, b"conten")], &inside).0.is_err());
+    let (received, _) = play(&[file(0, "f", 7), claim(0, b"CONTENT"), claim(0, b"content")], &inside);
+    assert!(matches!(received, Err(TransferError::Unexpected("CLAIM"))));
+    // The same file twice: right, then wrong.
+    let records = [file(0, "f", 7), claim(0, b"content"), file(1, "f", 7), claim(1, b"CONTENT")];
+    let answers = converse(&records, &inside, 4);
+    let answered = |text: &str| answers.iter().any(|answer| answer.contains(text));
+    assert!(answered("Result { id: 0, failure: None") && answered("Differs(1)"), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.contains("Standing")).count(), 2, "{answers:?}");
+    assert_eq!(fs::read(inside.join("f")).unwrap(), b"content");
+    let done = Record::Done { announced: 1, unsent: 0 };
+    let early = play(&[file(0, "f", 7), claim(0, b"CONTENT"), done], &inside).0;
+    assert!(matches!(early, Err(TransferError::Unexpected("DONE"))));
+}
+
+/// Equal files are not sent again, whatever their times are. A file that only looks the same is.
+#[test]
+fn equal_files_are_skipped_by_content_alone() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let paths: Vec<_> = (0..40).map(|index| from.path().join(format!("f{index}"))).collect();
+    let time = |path: &Path, seconds| {
+        let modified = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    };
+    for (index, path) in paths.iter().enumerate() {
+        fs::write(path, vec![index as u8; 1_000 * index]).unwrap();
+        time(path, 1);
+    }
+    assert_eq!(transfer(&paths, to.path()).0.0.resumed, 0);
+    // One source changes and keeps its time, one file there changes and keeps its time, and one gets another
+    // time.
+    fs::write(&paths[20], vec![99; 20_000]).unwrap();
+    time(&paths[20], 1);
+    fs::write(to.path().join("f30"), vec![98; 30_000]).unwrap();
+    time(&to.path().join("f30"), 1);
+    time(&to.path().join("f10"), 2);
+    let ((sent, here), (received, there)) = transfer(&paths, to.path());
+    assert_eq!((sent.kept, sent.failed), (40, 0));
+    assert_eq!(sent, received);
+    assert_eq!(sent.resumed, sent.bytes - 50_000);
+    assert_eq!((*here.bytes.lock().unwrap(), *there.bytes.lock().unwrap()), (50_000, 50_000));
+    assert_eq!(tree(from.path()), tree(to.path()));
+    let modified = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    assert_eq!(modified(&paths[10]), modified(&to.path().join("f10")));
 }

@@ -11,21 +11,26 @@ use tokio::io::AsyncWriteExt;
 
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
-use super::{Interval, LEAST_INTERVAL, Order, is_our_clock};
+use super::{Interval, LEAST_INTERVAL, Order, SoFar, is_our_clock};
 
 /// Runs the order. Symbols, delay and records of the summary come from the side where records arrive, and
-/// packets, losses and wire bytes from the other.
+/// packets, losses and wire bytes from the other. `so_far` has the figures of a run that fails.
 ///
 /// # Errors
 /// [`Exit::Usage`] if the server refuses the order, [`Exit::Unreachable`] if the connection is lost,
 /// [`Exit::Other`] if the peer is no bench.
-pub async fn run(connection: &Connection, plan: &Order, console: &Console) -> Result<Summary, Failure> {
+pub async fn run(connection: &Connection, plan: &Order, so_far: &SoFar, console: &Console) -> Result<Summary, Failure> {
+    so_far.begin(!plan.reverse);
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
+    let shown = |interval: &Interval| {
+        so_far.add(interval);
+        show(interval, console);
+    };
     if plan.reverse {
-        download(connection, streams, plan, &mut control, same_clock, console).await.map_err(failure)
+        download(connection, streams, plan, &mut control, same_clock, shown).await.map_err(failure)
     } else {
-        upload(connection, streams, plan, &mut control, console).await.map_err(failure)
+        upload(connection, streams, plan, &mut control, shown).await.map_err(failure)
     }
 }
 
@@ -63,14 +68,14 @@ async fn upload(
     streams: Vec<Stream>,
     plan: &Order,
     control: &mut Control,
-    console: &Console,
+    shown: impl Fn(&Interval),
 ) -> io::Result<Summary> {
     let outcome = async {
         loop {
             match control.reader.next().await? {
                 Message::Interval(interval) => {
                     let rate_control = Some(RateControl::of(&connection.stats()));
-                    show(&Interval { rate_control, ..interval }, console);
+                    shown(&Interval { rate_control, ..interval });
                 }
                 Message::Outcome(arrived) => return Ok(*arrived),
                 other => return Err(unexpected(&other)),
@@ -88,11 +93,11 @@ async fn download(
     plan: &Order,
     control: &mut Control,
     same_clock: bool,
-    console: &Console,
+    shown: impl Fn(&Interval),
 ) -> io::Result<Summary> {
     let mut taking = Taking::begin(streams, plan);
     while let Some(interval) = taking.next().await? {
-        show(&interval, console);
+        shown(&interval);
     }
     control.writer.say(&Message::Arrived).await?;
     let sent = match control.reader.next().await? {

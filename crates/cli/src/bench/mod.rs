@@ -13,6 +13,7 @@ mod control;
 mod records;
 pub mod require;
 pub mod server;
+mod so_far;
 
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use tidewire_command::report::{Delay, RateControl};
+
+pub use so_far::SoFar;
 
 /// Shortest record: a time and a few bytes more.
 pub const LEAST_RECORD: u32 = 16;

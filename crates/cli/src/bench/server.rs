@@ -11,17 +11,18 @@ use tokio::io::AsyncReadExt;
 use super::client::{arrived, failure, unexpected};
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
-use super::{Order, clock_name, is_our_clock};
+use super::{Order, SoFar, clock_name, is_our_clock};
 
-/// Runs the order of one connection. Returns the figures that this side knows.
+/// Runs the order of one connection. Returns the figures that this side knows. `so_far` has those of a run
+/// that fails.
 ///
 /// # Errors
 /// Fails if the connection is lost, or the client is no bench.
-pub async fn serve(connection: &Connection) -> Result<Summary, Failure> {
-    run(connection).await.map_err(failure)
+pub async fn serve(connection: &Connection, so_far: &SoFar) -> Result<Summary, Failure> {
+    run(connection, so_far).await.map_err(failure)
 }
 
-async fn run(connection: &Connection) -> io::Result<Summary> {
+async fn run(connection: &Connection, so_far: &SoFar) -> io::Result<Summary> {
     let mut control = Control::begin(connection.accept().await?).await?;
     control.meet().await?;
     let plan = match control.reader.next().await? {
@@ -32,6 +33,7 @@ async fn run(connection: &Connection) -> io::Result<Summary> {
         control.writer.say(&Message::Refused { why: why.into() }).await?;
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
+    so_far.begin(plan.reverse);
     control.writer.say(&Message::Ready { clock: clock_name() }).await?;
     let mut streams = Vec::new();
     for _ in 0..plan.parallel {
@@ -42,7 +44,7 @@ async fn run(connection: &Connection) -> io::Result<Summary> {
     let summary = if plan.reverse {
         send(connection, streams, &plan, &mut control).await?
     } else {
-        receive(connection, streams, &plan, &mut control).await?
+        receive(connection, streams, &plan, &mut control, so_far).await?
     };
     control.writer.say(&Message::Outcome(Box::new(summary.clone()))).await?;
     Ok(summary)
@@ -70,9 +72,11 @@ async fn receive(
     streams: Vec<Stream>,
     plan: &Order,
     control: &mut Control,
+    so_far: &SoFar,
 ) -> io::Result<Summary> {
     let mut taking = Taking::begin(streams, plan);
     while let Some(interval) = taking.next().await? {
+        so_far.add(&interval);
         control.writer.say(&Message::Interval(interval)).await?;
     }
     Ok(arrived(connection, &taking, is_our_clock(&plan.clock)))

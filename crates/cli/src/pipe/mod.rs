@@ -106,7 +106,7 @@ async fn exchange(connection: &Connection, side: PipeEnd) -> Result<Moved, Failu
 /// Copies standard input to the stream, and returns the number of bytes sent.
 async fn input(mut to: WriteHalf<Stream>) -> Result<u64, Failure> {
     to.write_all(HEAD).await.or_exit(Exit::Unreachable)?;
-    let mut chunks = stdio::input(BUFFER);
+    let mut chunks = stdio::input(BUFFER).map_err(|error| no_thread(&error))?;
     let mut sent = 0;
     while let Some(chunk) = chunks.recv().await {
         let chunk = chunk.map_err(|error| local("cannot read standard input", &error))?;
@@ -127,7 +127,7 @@ async fn output(mut from: ReadHalf<Stream>) -> Result<u64, Failure> {
             "the other side is not `tidewire pipe` of this version; run the same release of `tidewire pipe` there",
         ));
     }
-    let (chunks, written) = stdio::output();
+    let (chunks, written) = stdio::output().map_err(|error| no_thread(&error))?;
     let mut buffer = vec![0; BUFFER];
     let mut received = 0;
     loop {
@@ -144,6 +144,11 @@ async fn output(mut from: ReadHalf<Stream>) -> Result<u64, Failure> {
         Ok(Err(error)) => Err(local("cannot write to standard output", &error)),
         Err(_) => Err(Failure::message(Exit::Other, "the writer of standard output panicked")),
     }
+}
+
+/// The failure of a job whose standard input or output gets no thread.
+pub(crate) fn no_thread(error: &io::Error) -> Failure {
+    Failure::message(Exit::Other, format_args!("the system refuses a thread: {error}; allow more (ulimit -u)"))
 }
 
 fn local(what: &str, error: &io::Error) -> Failure {

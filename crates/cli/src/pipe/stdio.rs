@@ -13,9 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 const DEPTH: usize = 2;
 
 /// Reads standard input in chunks of at most `size` bytes until its end or an error.
-pub fn input(size: usize) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+///
+/// # Errors
+/// The system gives no thread.
+pub fn input(size: usize) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
     let (chunks, receiver) = mpsc::channel(DEPTH);
-    thread::spawn(move || {
+    thread::Builder::new().name("stdin".into()).spawn(move || {
         let mut stdin = io::stdin().lock();
         loop {
             let mut buffer = vec![0; size];
@@ -33,16 +36,19 @@ pub fn input(size: usize) -> mpsc::Receiver<io::Result<Vec<u8>>> {
                 return;
             }
         }
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 /// Writes what the sender is given to standard output. When the sender is dropped and all is written,
 /// standard output is closed and the other channel returns the result.
-pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
+///
+/// # Errors
+/// The system gives no thread.
+pub fn output() -> io::Result<(mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>)> {
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(DEPTH);
     let (ended, end) = oneshot::channel();
-    thread::spawn(move || {
+    thread::Builder::new().name("stdout".into()).spawn(move || {
         let mut write_all = || {
             let mut stdout = io::stdout().lock();
             while let Some(chunk) = chunks.blocking_recv() {
@@ -54,8 +60,8 @@ pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
         };
         let written = write_all().and_then(|()| close_stdout());
         let _ = ended.send(written);
-    });
-    (sender, end)
+    })?;
+    Ok((sender, end))
 }
 
 /// Closes standard output by replacing it with another file, so that its reader sees the end while input goes

@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::follow::{Followed, Following};
 use super::{Phase, Spread, latest_rtt};
-use crate::bench::{Order, client, clock_name};
+use crate::bench::{Order, SoFar, client, clock_name};
 use crate::session::{self, CUT_OFF, DONE};
 use crate::way::Way;
 
@@ -74,7 +74,8 @@ struct Seen {
 /// Runs one phase. Also returns the summary of its bench, and its packets.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] if nothing answers or the connection is lost.
+/// [`Exit::Unreachable`] if nothing answers or the connection is lost. If it was made, the failure was
+/// reported, and the summary after it.
 pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summary, Vec<Followed>), Failure> {
     let part = if load == Pressure::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
     let length = probe.time.mul_f64(part);
@@ -89,17 +90,22 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
     let plan = load.plan(length);
     // `observe` reports in place of the bench.
     let quiet = Console::new(false, true);
+    let (begun, so_far) = (Instant::now(), SoFar::default());
     let measured = unless_interrupted(async {
         tokio::select! {
-            summary = client::run(&connection, &plan, &quiet) => summary,
+            summary = client::run(&connection, &plan, &so_far, &quiet) => summary,
             never = observe(&connection, load, length, probe.console, &mut seen) => match never {},
         }
     })
     .await;
     let stats = connection.stats();
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
+    let early = so_far.summary(&connection, begun.elapsed());
     session::close(&endpoint).await;
-    let summary = measured?;
+    let summary = match measured {
+        Ok(summary) => summary,
+        Err(failure) => return probe.console.conclude(&early, Err(failure)).and(Err(Failure::reported(Exit::Other))),
+    };
     let phase = Phase {
         seconds: summary.seconds,
         rtt_ms: Spread::of(&seen.rtts),

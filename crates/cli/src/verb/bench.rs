@@ -1,7 +1,7 @@
 //! `tidewire bench -s` and `tidewire bench -c LINK`: measures a path, with the option letters of iperf3.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidewire::{Connection, Endpoint};
@@ -10,10 +10,11 @@ use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{self, Console, Summary, rate};
 use tidewire_units::{Rate, parse_duration, parse_size};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::bench::require::Requirement;
-use crate::bench::{Order, client, clock_name, server};
+use crate::bench::{Order, SoFar, client, clock_name, server};
 use crate::explain::Explainer;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
@@ -127,19 +128,29 @@ async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("bench", config, console)?;
     let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, console).await?;
     listen::announce(&links, |link| format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
-    let serving = serve_all(&endpoint, args.once, console);
-    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, console, serving)).await;
+    let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
+    let accepting = serve_all(&endpoint, args.once, console, (&stop, &mut serving));
+    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, console, accepting)).await;
+    let ended = console.tell(quietly(ended));
+    // Each connection writes its summary before it ends, including those that are cut off here.
+    drop(stop);
+    while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
-    quietly(ended)
+    ended
 }
 
-async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result<(), Failure> {
-    let mut serving = JoinSet::new();
+/// Accepts clients while it is polled. Those that are accepted are served until `stop` is dropped.
+async fn serve_all(
+    endpoint: &Endpoint,
+    once: bool,
+    console: &Console,
+    (stop, serving): (&watch::Sender<()>, &mut JoinSet<Result<(), Failure>>),
+) -> Result<(), Failure> {
     loop {
         tokio::select! {
             accepted = endpoint.accept() => {
                 let connection = accepted.or_exit(Exit::Other)?;
-                serving.spawn(serve_one(connection, console.clone()));
+                serving.spawn(serve_one(connection, console.clone(), stop.subscribe()));
             }
             Some(ended) = serving.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
@@ -151,19 +162,24 @@ async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result
     }
 }
 
-async fn serve_one(connection: Connection, console: Console) -> Result<(), Failure> {
+async fn serve_one(connection: Connection, console: Console, mut stopped: watch::Receiver<()>) -> Result<(), Failure> {
     console.event(&report::Event::Connected { peer: connection.remote().to_string() });
-    let served = server::serve(&connection).await;
-    // The client closes after it has received the result. Closing first could cut the result off.
-    let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
-    connection.close(if served.is_ok() { DONE } else { CUT_OFF }, "");
-    match served {
-        Ok(summary) => console.conclude(&summary, Ok(())),
-        Err(failure) => {
-            console.error(&failure);
-            Err(Failure::reported(failure.exit))
+    let (begun, so_far) = (Instant::now(), SoFar::default());
+    let served = tokio::select! {
+        served = server::serve(&connection, &so_far) => {
+            // The client closes after it has received the result. Closing first could cut the result off.
+            let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
+            served
         }
-    }
+        // Nothing is ever sent here: `changed` returns when the sender is dropped.
+        _ = stopped.changed() => Err(Failure::reported(Exit::Sigint)),
+    };
+    connection.close(if served.is_ok() { DONE } else { CUT_OFF }, "");
+    let (summary, served) = match served {
+        Ok(summary) => (summary, Ok(())),
+        Err(failure) => (so_far.summary(&connection, begun.elapsed()), Err(failure)),
+    };
+    console.conclude(&summary, served)
 }
 
 async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
@@ -185,10 +201,16 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let (endpoint, connection) = unless_interrupted(way.connect(&config, console)).await?;
     console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let _explained = Explainer::begin(connection.clone(), console.clone());
-    let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
+    let (begun, so_far) = (Instant::now(), SoFar::default());
+    let measured = unless_interrupted(client::run(&connection, &plan, &so_far, console)).await;
+    let elapsed = begun.elapsed();
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
+    let early = so_far.summary(&connection, elapsed);
     session::close(&endpoint).await;
-    let summary = measured?;
+    let summary = match measured {
+        Ok(summary) => summary,
+        Err(failure) => return console.conclude(&early, Err(failure)),
+    };
     if !console.json() {
         // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&summary));

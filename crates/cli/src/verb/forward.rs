@@ -12,7 +12,7 @@ use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::forwarding::{failure, report};
 use crate::link;
-use crate::pipe::stdio;
+use crate::pipe::{no_thread, stdio};
 use crate::reconnect::{Ended, Patience, Reconnect};
 use crate::ssh::{self, FarVerb, Host};
 use crate::watch::WatchArgs;
@@ -157,8 +157,9 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 
 /// Carries standard input and output over a connection.
 async fn carry(connection: &Connection, target: &Target) -> Result<Ended, Failure> {
-    let (output, written) = stdio::output();
-    let pieces = single::Pieces { input: stdio::input(single::PIECE), output, written };
+    let (output, written) = stdio::output().map_err(|error| no_thread(&error))?;
+    let input = stdio::input(single::PIECE).map_err(|error| no_thread(&error))?;
+    let pieces = single::Pieces { input, output, written };
     single::carry(connection, target, pieces).await.map_err(failure)?;
     Ok(Ended::Done)
 }

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidewire_command::exit::{Exit, Failure, OrExit};
-use tidewire_command::interrupt::{block_on, unless_interrupted};
+use tidewire_command::interrupt::{block_on, outlive_size_limit};
 use tidewire_command::log;
 use tidewire_command::manual::{self, Completions};
 use tidewire_command::report::{Console, with};
@@ -125,6 +125,7 @@ const WITHOUT_SOCKETS: [&str; 9] = ["demo", "dash", "replay", "top", "keygen", "
 
 /// Runs the verb of the command line, and returns the exit code of the process.
 pub fn main() -> ExitCode {
+    outlive_size_limit();
     let cli = match log::start().and_then(|()| parse()) {
         Ok(cli) => cli,
         Err(failure) => {
@@ -133,9 +134,7 @@ pub fn main() -> ExitCode {
         }
     };
     match cli.command {
-        Command::Demo(args) => {
-            with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
-        }
+        Command::Demo(args) => with(args.output.console(), |console| block_on(demo::run(args, console))),
         Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
         Command::Forward(args) => with(args.console(), |console| block_on(forward::run(args, console))),

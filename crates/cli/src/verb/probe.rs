@@ -87,8 +87,12 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let way = Way::to(link, args.own.key.as_deref(), &Via::default(), &console)?;
     let probe = Probe { way: &way, config: &config, time: args.time, began: Instant::now(), console: &console };
     // The light load runs first, because the queues that full load leaves behind would disturb it.
-    let (mut light, _, few) = measure(Pressure::Light, &probe).await?;
-    let (mut full, mut summary, many) = measure(Pressure::Full, &probe).await?;
+    let (mut light, so_far, few) = measure(Pressure::Light, &probe).await?;
+    let (mut full, mut summary, many) = match measure(Pressure::Full, &probe).await {
+        // The second connection was never made.
+        Err(failure) if failure.error.is_some() => return console.conclude(&so_far, Err(failure)),
+        measured => measured?,
+    };
     let policer = recognise((&mut light, &few), (&mut full, &many));
     if policer.is_some() {
         (summary.loss, summary.rate_control) = (Some(full.loss), Some(full.rate_control.clone()));

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tidewire::{CloseReason, Connection, Endpoint};
 use tidewire_units::parse_size;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::listen::{self, Listen, Naming};
@@ -19,7 +20,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{Console, Event, Role};
-use tidewire_transfer::{self as transfer, Destination, Limits};
+use tidewire_transfer::{self as transfer, Destination, Limits, Outcome};
 
 use super::send::{cut_off, judge};
 
@@ -84,8 +85,14 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
         listen::announce(&links, what, &console);
     }
     let until = Until { once: args.once, vigil: args.detach.vigil(&config) };
-    let serving = serve(&endpoint, &destination, until, &console);
-    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, serving)).await;
+    let (stop, mut transfers) = (watch::Sender::new(()), JoinSet::new());
+    let accepting = serve(&endpoint, &destination, until, &console, (&stop, &mut transfers));
+    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
+    let ended = console.tell(ended);
+    // Each transfer writes its summary before it ends, including those that are cut off here, and leaves a
+    // part that a later transfer can resume.
+    drop(stop);
+    while transfers.join_next().await.is_some() {}
     session::close(&endpoint).await;
     ended
 }
@@ -118,21 +125,21 @@ impl Until {
     }
 }
 
-/// Accepts connections while it is polled, or until the last one is over. Dropping it drops the running
-/// transfers, and each leaves a part that a later transfer can resume.
+/// Accepts connections while it is polled, or until the last one is over. Their transfers run until `stop` is
+/// dropped.
 async fn serve(
     endpoint: &Endpoint,
     destination: &Arc<Destination>,
     mut until: Until,
     console: &Console,
+    (stop, transfers): (&watch::Sender<()>, &mut JoinSet<Ended>),
 ) -> Result<(), Failure> {
-    let mut transfers = JoinSet::new();
     loop {
         let serving = !transfers.is_empty();
         tokio::select! {
             accepted = endpoint.accept() => {
                 let connection = accepted.or_exit(Exit::Other)?;
-                transfers.spawn(receive(connection, destination.clone(), console.clone()));
+                transfers.spawn(receive(connection, destination.clone(), console.clone(), stop.subscribe()));
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
@@ -146,25 +153,28 @@ async fn serve(
 }
 
 /// Serves one connection, from its first stream to its close.
-async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Ended {
-    let transfer = transfer(&connection, &destination, &console).await;
+async fn receive(
+    connection: Connection,
+    destination: Arc<Destination>,
+    console: Console,
+    mut stopped: watch::Receiver<()>,
+) -> Ended {
+    let transfer = transfer(&connection, &destination, &console, &mut stopped).await;
     Ended { transfer, reason: connection.closed().await }
 }
 
-async fn transfer(connection: &Connection, destination: &Destination, console: &Console) -> Result<(), Failure> {
+async fn transfer(
+    connection: &Connection,
+    destination: &Destination,
+    console: &Console,
+    stopped: &mut watch::Receiver<()>,
+) -> Result<(), Failure> {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
-    let Ok(stream) = connection.accept().await else {
-        let failure = Failure::message(Exit::Unreachable, "the sender closed the connection before it sent anything");
-        console.error(&failure);
-        return Err(Failure::reported(failure.exit));
-    };
-    let peer = connection.peer_key();
-    let meter = Meter::new(console, "receiving");
-    let watch = |event: transfer::Event<'_>| meter.take(&event);
     let received = tokio::select! {
-        outcome = transfer::receive(stream, destination, peer.as_ref(), &watch) => outcome,
-        never = meter.show(|| session::sample(&connection.stats(), Role::Receiver)) => match never {},
+        received = take(connection, destination, console) => received,
+        // Nothing is ever sent here: `changed` returns when the sender is dropped.
+        _ = stopped.changed() => Err(Failure::reported(Exit::Sigint)),
     };
     let elapsed = begun.elapsed();
     if received.is_ok() {
@@ -172,9 +182,24 @@ async fn transfer(connection: &Connection, destination: &Destination, console: &
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
     }
     connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");
-    if let Ok(outcome) = &received {
-        meter.tally(outcome);
-    }
     let summary = session::transfer_summary(&connection.stats(), Role::Receiver, received.as_ref().ok(), elapsed);
-    console.conclude(&summary, received.map_err(cut_off).and_then(|outcome| judge(&outcome)))
+    console.conclude(&summary, received.and_then(|outcome| judge(&outcome)))
+}
+
+/// Takes what the first stream brings, and shows progress.
+async fn take(connection: &Connection, destination: &Destination, console: &Console) -> Result<Outcome, Failure> {
+    let stream = connection
+        .accept()
+        .await
+        .map_err(|_| Failure::message(Exit::Unreachable, "the sender closed the connection before it sent anything"))?;
+    let peer = connection.peer_key();
+    let meter = Meter::new(console, "receiving");
+    let watch = |event: transfer::Event<'_>| meter.take(&event);
+    let received = tokio::select! {
+        outcome = transfer::receive(stream, destination, peer.as_ref(), &watch) => outcome,
+        never = meter.show(|| session::sample(&connection.stats(), Role::Receiver)) => match never {},
+    };
+    let outcome = received.map_err(cut_off)?;
+    meter.tally(&outcome);
+    Ok(outcome)
 }

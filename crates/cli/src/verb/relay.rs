@@ -163,10 +163,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         |link: &str| format!("relaying to {host}:{port}; add this to the command of the other end: --via '{link}'");
     listen::announce(&links, what, &console);
     let ended = unless_interrupted(listen::guarding(&relay, &args.naming, &console, report(&relay, &console))).await;
+    let ended = console.tell(quietly(ended));
     // A neighbour that does not answer must not delay the end.
     let _ = tokio::time::timeout(CLOSE_WAIT, relay.close()).await;
     tell(&relay, &console);
-    quietly(ended)
+    ended
 }
 
 /// The settings of the hops.

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tidewire::link::Link;
-use tidewire::{CloseReason, Config, Connection, Endpoint};
+use tidewire::{CloseReason, Connection};
 use tokio::time::timeout;
 
+use crate::budget::{Budget, LOSSES, Left};
 use crate::explain::Explainer;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
@@ -21,7 +22,7 @@ use crate::session::{self, CUT_OFF, DONE};
 use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
-use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, scan};
+use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, Watch, scan};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -66,21 +67,27 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     }
     let (config, _watching) = args.watch.begin("send", config, &console)?;
     let way = unless_interrupted(goal.way(&args.reach, &args.coding, &console)).await?;
+    let mut budget = Budget::new();
+    let mut attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME));
     let mut begun = Instant::now();
     let mut connected = unless_interrupted(way.connect(&config, &console)).await?;
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
         let _explained = Explainer::begin(connection.clone(), console.clone());
-        let mut sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
+        let watch = |event: transfer::Event<'_>| budget.take(&event);
+        let mut sent = unless_interrupted(send_over(&connection, &found, &watch, &console, "sending")).await;
         let elapsed = begun.elapsed();
-        let lost = sent.is_err() && is_lost(&connection).await;
+        let lost = if sent.is_err() { lost(&connection).await } else { None };
         connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
         let stats = connection.stats();
         session::close(&endpoint).await;
-        if lost {
-            console.warn("tidewire: the connection is lost; trying to connect again");
-            match unless_interrupted(connect_again(&way, &config, &console)).await {
+        if let Some(reason) = lost {
+            let again = async {
+                go_on(&mut budget, &mut attempts, &reason, &console).await?;
+                attempts.until_connected(&console, || way.connect(&config, &console)).await.map_err(resumable)
+            };
+            match unless_interrupted(again).await {
                 Ok(again) => {
                     // The summary covers one connection: its bytes, its packets and its time.
                     (connected, begun) = (again, Instant::now());
@@ -94,32 +101,63 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     }
 }
 
-/// Whether the connection was lost, rather than closed by one of the two programs.
-async fn is_lost(connection: &Connection) -> bool {
+/// Why the connection was lost; `None` if one of the two programs closed it.
+async fn lost(connection: &Connection) -> Option<CloseReason> {
+    use CloseReason::{Forgotten, Hop, Idle, KeyExhausted};
     let ended = timeout(Duration::ZERO, connection.closed()).await;
-    matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted | CloseReason::Hop(_)))
+    ended.ok().filter(|reason| matches!(reason, Idle | Forgotten | KeyExhausted | Hop(_)))
 }
 
-async fn connect_again(way: &Way, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
-    let mut attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME));
-    attempts.until_connected(console, || way.connect(config, console)).await.map_err(|failure| {
-        let error = format_args!("{failure}; run the same command again to resume the transfer");
-        Failure::message(Exit::Interrupted, error)
-    })
+/// Waits before the next attempt to connect, unless the receiver has kept more since the last one.
+///
+/// # Errors
+/// [`Exit::Interrupted`] if connections are lost and the receiver keeps nothing more.
+async fn go_on(
+    budget: &mut Budget,
+    attempts: &mut Attempts,
+    reason: &CloseReason,
+    console: &Console,
+) -> Result<(), Failure> {
+    let left = budget.on_lost();
+    match left {
+        Left::Nothing => {
+            let error = format_args!(
+                "{LOSSES} connections were lost and the receiver kept nothing more ({reason}): look at its output and \
+                 limits, it may be ended by what it writes"
+            );
+            return Err(resumable(Failure::message(Exit::Interrupted, error)));
+        }
+        Left::Refilled => *attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME)),
+        Left::Some => {}
+    }
+    console.warn("tidewire: the connection is lost; trying to connect again");
+    if left == Left::Some {
+        attempts.pause().await;
+    }
+    Ok(())
 }
 
-/// Sends `found` over a new stream and shows progress.
+fn resumable(failure: Failure) -> Failure {
+    let error = format_args!("{failure}; run the same command again to resume the transfer");
+    Failure::message(Exit::Interrupted, error)
+}
+
+/// Sends `found` over a new stream and shows progress. `watch` also gets each event.
 pub(super) async fn send_over(
     connection: &Connection,
     found: &Found,
+    watch: Watch<'_>,
     console: &Console,
     title: &str,
 ) -> Result<Outcome, Failure> {
     let stream = connection.open().await.or_exit(Exit::Unreachable)?;
     let meter = Meter::new(console, title);
-    let watch = |event: transfer::Event<'_>| meter.take(&event);
+    let shown = |event: transfer::Event<'_>| {
+        meter.take(&event);
+        watch(event);
+    };
     tokio::select! {
-        outcome = transfer::send(stream, found, &watch) => {
+        outcome = transfer::send(stream, found, &shown) => {
             let outcome = outcome.map_err(cut_off)?;
             meter.tally(&outcome);
             Ok(outcome)

@@ -66,11 +66,12 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
     let accepting = serve(&endpoint, &allowed, &console, (&stop, &mut serving), &mut vigil);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
+    let ended = console.tell(quietly(ended));
     // Each connection writes its summary before it ends, including those that are cut off here.
     drop(stop);
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
-    quietly(ended)
+    ended
 }
 
 /// What is allowed, and how the other machine uses the first rule.

@@ -272,6 +272,44 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
     }
 }
 
+/// What a file system or a sandbox may lack costs no file. If it could not be replaced, both ends are warned.
+#[test]
+#[ignore = "needs strace"]
+fn issue_40_what_a_destination_lacks_costs_no_file() {
+    let stage = Stage::new();
+    let faults = [
+        ("fsync", "EINVAL", On::Folder, None),
+        ("openat2", "EACCES", On::Dot, None),
+        ("fsync", "EBADF", On::Part, None),
+        ("fdatasync", "EINVAL", On::Part, None),
+        ("fchmod", "EPERM", On::Part, Some("its mode is 600 in place of ")),
+        ("fchmod", "ENOSYS", On::Part, Some("its mode is 600 in place of ")),
+        ("utimensat", "EPERM", On::Anything, Some("its modification time is not the sender's")),
+        ("utimensat", "ENOSYS", On::Anything, Some("its modification time is not the sender's")),
+        ("fsync,syncfs", "ENOSYS", On::Anything, Some("its folder was not flushed")),
+        ("openat2", "EPERM", On::Anything, None),
+        ("openat2", "ENOSYS", On::Anything, None),
+        ("statx", "EPERM", On::Anything, None),
+        ("flock", "ENOLCK", On::Anything, None),
+        ("flock", "ENOSYS", On::Anything, None),
+    ];
+    for (call, error, on, warning) in faults {
+        let fault = Fault { at: Receiver, call, error, when: "1+", on };
+        let ended = stage.under(fault);
+        assert_eq!((ended.sender.0, ended.receiver.0), (Some(0), Some(0)), "{fault:?}: {ended:?}");
+        stage.assert_all_arrived(&ended);
+        for lines in [&ended.sender.1, &ended.receiver.1] {
+            let large = lines.iter().find(|line| line["path"] == "large" && line["event"] == "file").unwrap();
+            let told = large["warning"].as_str();
+            let is_wanted = match warning {
+                Some(warning) => told.is_some_and(|told| told.contains(warning)),
+                None => told.is_none(),
+            };
+            assert!(is_wanted, "{fault:?}: {large}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs strace"]
 fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {

@@ -71,6 +71,64 @@ fn a_quota_is_told_at_both_ends_and_other_files_arrive() {
 }
 
 #[test]
+fn issue_40_a_size_limit_is_the_reason_of_one_file_and_the_receiver_lives() {
+    let folder = tempfile::tempdir().unwrap();
+    let (into, big, small) = (folder.path().join("into"), folder.path().join("big"), folder.path().join("small"));
+    fs::create_dir(&into).unwrap();
+    fs::write(&big, vec![b'x'; 300_000]).unwrap();
+    fs::write(&small, b"small").unwrap();
+    let receive = tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir"]);
+    let mut command = std::process::Command::new("sh");
+    // 100 blocks of 512 bytes, or of 1,024 where sh is bash.
+    command.args(["-c", "ulimit -f 100; exec \"$@\"", "sh"]).arg(receive.get_program()).args(receive.get_args());
+    let mut receiver = Running::spawn(command.arg(&into).env("TIDEWIRE_CONFIG", "/dev/null"));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sent = tidewire(&["send", "--json"]).args([&big, &small]).arg(&link).output().unwrap();
+    let lines = schema::lines(&sent.stdout);
+    assert_eq!(sent.status.code(), Some(7), "{lines:?}");
+    let failed: Vec<_> = lines.iter().filter(|line| line["ok"] == false).collect();
+    assert!(failed.len() == 1 && failed[0]["path"] == "big", "{lines:?}");
+    assert!(failed[0]["detail"].as_str().unwrap().contains("ulimit -f"), "{failed:?}");
+    assert_eq!(fs::read(into.join("small")).unwrap(), b"small");
+    receiver.interrupt();
+    assert_eq!(receiver.end().0, Some(130));
+}
+
+/// The service manager of the next test: it starts a receiver whenever the last one has ended, and something
+/// kills each that a sender reaches.
+fn receiver_that_never_keeps(folder: &Path, key: &Path, listen: &str) -> String {
+    let mut command = tidewire(&["receive", "--json", "--listen", listen, "--dir"]);
+    let mut receiver = Running::spawn(command.arg(folder).arg("--key").arg(key));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let listen = crate::process::address(&link);
+    let (folder, key) = (folder.to_owned(), key.to_owned());
+    std::thread::spawn(move || {
+        receiver.wait_for("connected");
+        drop(receiver);
+        receiver_that_never_keeps(&folder, &key, &listen)
+    });
+    link
+}
+
+#[test]
+#[ignore = "slow: waits in real time"]
+fn issue_40_a_sender_ends_when_no_connection_brings_the_receiver_further() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, _) = pair(folder.path(), "server");
+    let (file, into) = (folder.path().join("f"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    fs::write(&file, vec![b'x'; 3_000_000]).unwrap();
+    let link = receiver_that_never_keeps(&into, &key, "127.0.0.1:0");
+    let sent = tidewire(&["send", "--json", "--max-rate", "1mbit"]).arg(&file).arg(&link).output().unwrap();
+    let lines = schema::lines(&sent.stdout);
+    assert_eq!(sent.status.code(), Some(5), "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line["event"] == "connected").count(), 8, "{lines:?}");
+    let told = |text: &str| lines.iter().any(|line| line["message"].as_str().is_some_and(|said| said.contains(text)));
+    assert!(told("8 connections were lost and the receiver kept nothing more"), "{lines:?}");
+    assert_eq!(lines.last().unwrap()["event"], "summary");
+}
+
+#[test]
 #[ignore = "slow: waits in real time"]
 fn issue_13_a_sender_with_another_key_cannot_take_over_an_upload() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use tidewire::{CloseCode, Config, Connection, Endpoint, Secret};
-use tidewire_transfer::{Reason, Record, RecordReader, RecordWriter};
+use tidewire_transfer::{Have, Reason, Record, RecordReader, RecordWriter};
 use tokio::io::split;
 
 use crate::process::{Running, tidewire};
@@ -69,7 +69,8 @@ fn the_detail_of_a_result_is_shown_escaped() {
             let (read, write) = split(connection.accept().await.unwrap());
             let (mut records, mut answers) =
                 (RecordReader::open(read).await.unwrap(), RecordWriter::open(write).await.unwrap());
-            answers.write(&Record::Ready).await.unwrap();
+            while !matches!(records.next().await.unwrap(), Record::Look(_)) {}
+            answers.write(&Record::Have { id: 0, have: Have::Nothing }).await.unwrap();
             while !matches!(records.next().await.unwrap(), Record::Done { .. }) {}
             let failure = Some(Reason::Unwritable);
             answers.write(&Record::Result { id: 0, failure, detail: WORDS }).await.unwrap();

@@ -8,6 +8,7 @@ mod bypass;
 mod combinations;
 mod crowd;
 mod dash;
+mod ends;
 mod files;
 mod forward;
 mod hostile;

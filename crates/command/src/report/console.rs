@@ -120,12 +120,20 @@ impl Console {
     /// # Errors
     /// The failure in `ended`, marked as reported.
     pub fn conclude(&self, summary: &Summary, ended: Result<(), Failure>) -> Result<(), Failure> {
-        let ended = ended.map_err(|failure| {
-            self.error(&failure);
-            Failure::reported(failure.exit)
-        });
+        let ended = self.tell(ended);
         self.summary(summary);
         ended
+    }
+
+    /// Reports the failure of a job, if there is one, before the summaries that are still to come.
+    ///
+    /// # Errors
+    /// The failure in `ended`, marked as reported.
+    pub fn tell(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        ended.map_err(|failure| {
+            self.error(&failure);
+            Failure::reported(failure.exit)
+        })
     }
 
     /// Takes the newest summary that was reported since the last call, as JSON.

@@ -125,7 +125,8 @@ impl Source for Recorded {
         let (queue, waiting) = channel(MOST_WAITING);
         let recordings = Arc::clone(&self.recordings);
         // A page that is gone has dropped its end of the queue, and the thread ends.
-        std::thread::spawn(move || drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() })));
+        let show = move || drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() }));
+        std::thread::Builder::new().spawn(show).ok()?;
         Some(Frames::new(waiting, Arc::clone(&self.presence)))
     }
 

@@ -127,10 +127,15 @@ async fn wait(turn: Arc<Semaphore>, place: OwnedSemaphorePermit, replay: Replay,
             () = tokio::time::sleep(PATIENCE) => drop(queue.try_send(bytes(&Line::Waiting))),
         }
     };
-    std::thread::spawn(move || {
+    let refused = queue.clone();
+    let started = std::thread::Builder::new().spawn(move || {
         work(&replay, &queue);
         drop((turn, place));
     });
+    if let Err(error) = started {
+        let message = &format!("the system refuses a thread: {error}");
+        drop(refused.try_send(bytes(&Line::Error { message })));
+    }
 }
 
 /// Replays and tells the lines. A client that is gone has closed the queue.

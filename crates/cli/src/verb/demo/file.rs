@@ -75,7 +75,7 @@ impl Sent {
         };
         let sender = async {
             let (near, connection) = ends.connect(config, console).await?;
-            let outcome = send_over(&connection, &self.found, console, name).await?;
+            let outcome = send_over(&connection, &self.found, &|_| {}, console, name).await?;
             let elapsed = begun.elapsed();
             let stats = connection.stats();
             connection.close(DONE, "");

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tidewire::{Config, Connection, Endpoint, Profile, RateControl, Secret, new_secret};
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::Output;
 use tidewire_command::report::{Console, Summary, rate};
 use tidewire_figures::chart::{Curve, svg, terminal};
@@ -110,25 +111,37 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         return shares::run(senders, config, &args.svg, &console).await;
     }
     let file = file::Sent::prepare(args.file.as_deref())?;
+    // The default, the last of each part, is what the demo is about; the other runs have lines of their own.
+    let mut latest = Summary::default();
+    let ended = unless_interrupted(compare(&args, &file, &config, &console, &mut latest)).await;
+    if console.json() { console.conclude(&latest, ended) } else { ended }
+}
+
+/// Runs both parts. `latest` becomes the summary of each run.
+async fn compare(
+    args: &Args,
+    file: &file::Sent,
+    config: &Config,
+    console: &Console,
+    latest: &mut Summary,
+) -> Result<(), Failure> {
     console.say(&format!("{LINK_IN_WORDS}; three runs each of two parts"));
     console.say(&format!("1. {}", records::IN_WORDS));
     let mut first = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = records::run(with(value, &config)?).await?;
-        first.push(report(Part::Records, name, profile, measured, &console));
+        let measured = records::run(with(value, config)?).await?;
+        *latest = measured.summary.clone();
+        first.push(report(Part::Records, name, profile, measured, console));
     }
-    show(&first, &args.svg, &records::caption(), &console)?;
+    show(&first, &args.svg, &records::caption(), console)?;
     console.say(&format!("2. {} as fast as the link takes it", file.in_words()));
     let mut second = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = file.send(with(value, &config)?, name, &console).await?;
-        second.push(report(Part::File, name, profile, measured, &console));
+        let measured = file.send(with(value, config)?, name, console).await?;
+        *latest = measured.summary.clone();
+        second.push(report(Part::File, name, profile, measured, console));
     }
-    show(&second, &beside(&args.svg), &file::caption(), &console)?;
-    if console.json() {
-        // The default is what the demo is about; the other runs have lines of their own.
-        second.iter().last().into_iter().for_each(|run| console.summary(&run.summary));
-    }
+    show(&second, &beside(&args.svg), &file::caption(), console)?;
     if second.iter().all(|run| run.hash_ok != Some(false)) {
         Ok(())
     } else {

@@ -9,7 +9,7 @@ use tidewire_command::report::{self, Console};
 use tidewire_figures::chart::svg::Caption;
 
 use super::{Ends, LINK_IN_WORDS, Measured};
-use crate::bench::{self, Order};
+use crate::bench::{self, Order, SoFar};
 use crate::session::{self, DONE};
 
 /// The part in one line.
@@ -47,12 +47,12 @@ pub(super) async fn run(config: Config) -> Result<Measured, Failure> {
     let quiet = Console::new(false, true);
     let receiver = async {
         let connection = ends.accept().await?;
-        bench::server::serve(&connection).await?;
+        bench::server::serve(&connection, &SoFar::default()).await?;
         Ok(connection)
     };
     let sender = async {
         let (near, connection) = ends.connect(config, &quiet).await?;
-        let summary = bench::client::run(&connection, &plan, &quiet).await?;
+        let summary = bench::client::run(&connection, &plan, &SoFar::default(), &quiet).await?;
         connection.close(DONE, "");
         session::close(&near).await;
         Ok::<_, Failure>(summary)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tidewire::{Config, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::report::{Console, RateControl, Summary, rate};
 use tidewire_figures::chart::over_time::{self, Panel, Trace};
 use tidewire_sim::duplex::DuplexConfig;
@@ -130,12 +131,27 @@ pub(super) async fn run(senders: u8, config: Config, svg: &Path, console: &Conso
     console.say(&format!("{LINK_IN_WORDS}; {senders} senders with rate control {control}, a newcomer every {GAP:.0?}"));
     let ends = Ends::over(&link(), config.clone()).await?;
     let (begun, mut running) = (Instant::now(), Running::default());
-    let mut counts = vec![running.count(begun, &ends)];
+    let measured = unless_interrupted(measure(senders, config, svg, console, &ends, (begun, &mut running))).await;
+    let summary = running.end(begun.elapsed()).await;
+    let stopped = ends.stop().await;
+    console.conclude(&summary, measured.and(stopped))
+}
+
+/// Lets the senders begin one after the other, and shows what each gets.
+async fn measure(
+    senders: u8,
+    config: Config,
+    svg: &Path,
+    console: &Console,
+    ends: &Ends,
+    (begun, running): (Instant, &mut Running),
+) -> Result<(), Failure> {
+    let mut counts = vec![running.count(begun, ends)];
     let mut shown = Vec::new();
     let end = GAP * u32::from(senders - 1) + TOGETHER;
     while begun.elapsed() < end {
         if running.senders.len() < usize::from(senders) && begun.elapsed() >= GAP * running.senders.len() as u32 {
-            running.add(&ends, config.clone(), console).await?;
+            running.add(ends, config.clone(), console).await?;
             let number = running.senders.len();
             console.say(&format!("{:3.0} s  sender {number} begins", begun.elapsed().as_secs_f64()));
         }
@@ -145,7 +161,7 @@ pub(super) async fn run(senders: u8, config: Config, svg: &Path, console: &Conso
             // A sender ends only with its connection.
             ended.or_exit(Exit::Other)?.or_exit(Exit::Unreachable)?;
         }
-        let now = running.count(begun, &ends);
+        let now = running.count(begun, ends);
         if let Some(before) = counts.last() {
             let shares = Shares::between(before, &now);
             show(&shares, console);
@@ -157,10 +173,7 @@ pub(super) async fn run(senders: u8, config: Config, svg: &Path, console: &Conso
     let total = Shares::between(&counts[settled], &counts[counts.len() - 1]);
     console.event(&Event::Shares(&total));
     console.say(&format!("all together, the last {:.0?}: {}", TOGETHER / COUNTED, total.words()));
-    draw(&shown, svg, console)?;
-    let summary = running.end(begun.elapsed()).await;
-    ends.stop().await?;
-    console.conclude(&summary, Ok(()))
+    draw(&shown, svg, console)
 }
 
 fn link() -> DuplexConfig {

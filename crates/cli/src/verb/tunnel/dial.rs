@@ -86,7 +86,8 @@ impl Dialer {
         let (tell, told) = oneshot::channel();
         let link = self.way.first_hop().clone();
         // A thread of its own: the runtime would wait for one of its own before the program ends.
-        std::thread::spawn(move || tell.send(link.resolve().unwrap_or_default()));
+        // Without one, the known addresses serve.
+        let _ = std::thread::Builder::new().spawn(move || tell.send(link.resolve().unwrap_or_default()));
         let found = timeout(RESOLVER_PATIENCE, told).await.ok().and_then(Result::ok).unwrap_or_default();
         let mut passage = self.passage.lock().await;
         if !found.is_empty() {

@@ -1,0 +1,37 @@
+//! What one side of a bench has carried so far: the summary of a run that ends early.
+//!
+//! The client and the server note it while they run, and the verb asks for it when a run has failed. A run
+//! that ends well has a better summary, which has the figures of both sides.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidewire::Connection;
+use tidewire_command::report::{self, Role, Summary};
+
+use super::Interval;
+
+/// Bytes of records so far.
+#[derive(Debug, Default)]
+pub struct SoFar {
+    sends: AtomicBool,
+    bytes: AtomicU64,
+}
+
+impl SoFar {
+    /// The run begins. `sends` says whether this side makes the records.
+    pub(super) fn begin(&self, sends: bool) {
+        self.sends.store(sends, Ordering::Relaxed);
+    }
+
+    /// Records arrived, here or at the peer.
+    pub(super) fn add(&self, interval: &Interval) {
+        self.bytes.fetch_add(interval.bytes, Ordering::Relaxed);
+    }
+
+    /// The summary of a run that ends early, `elapsed` after its connection was made.
+    pub fn summary(&self, connection: &Connection, elapsed: Duration) -> Summary {
+        let role = if self.sends.load(Ordering::Relaxed) { Role::Sender } else { Role::Receiver };
+        report::summary(&connection.stats(), role, self.bytes.load(Ordering::Relaxed), elapsed)
+    }
+}

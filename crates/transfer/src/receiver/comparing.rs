@@ -1,0 +1,179 @@
+//! Reads what is at the destination already, while the receiver writes other bytes: files that stand are
+//! compared with the CLAIMs of the sender, and the beginning of a part with the state that was stored for it.
+//!
+//! It works in steps that share the task with the receiving side and the time with all sessions of the
+//! destination. Invariant: a file that stands is changed only after its hash was found equal, and then only
+//! its mode and time.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::sync::Mutex;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions};
+use tokio::io::AsyncWrite;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
+
+use super::answers::Answers;
+use super::lock;
+use crate::durable::{Warning, flush_file};
+use crate::part::{join, set_attributes};
+use crate::record::{Attributes, Claim, Look, Record};
+use crate::refusal::{Refusal, refusal};
+use crate::session::{Session, path};
+use crate::tree::{Comparison, Prefix};
+use crate::{Destination, Event, Key, RelativePath, TransferError, blocking};
+
+/// Bytes that are hashed in one step: about a millisecond.
+const STEP: usize = 1 << 20;
+
+/// The comparing side.
+pub(super) struct Comparing<'a, 's, W> {
+    pub(super) destination: &'a Destination,
+    pub(super) session: &'a Mutex<Session<'s>>,
+    pub(super) answers: &'a Answers<'a, W>,
+}
+
+impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
+    /// Answers each CLAIM, until the receiving side has ended.
+    pub(super) async fn run(&self, mut claims: mpsc::Receiver<(Claim, Look)>) -> Result<(), TransferError> {
+        let mut buffer = vec![0; STEP];
+        while let Some((claim, look)) = claims.recv().await {
+            match self.compare(&claim, &look, &mut buffer).await {
+                Some(standing) => self.accept(&claim, &look, standing).await?,
+                None => {
+                    lock(self.session).reopen(look);
+                    self.answers.write(&Record::Differs(claim.id)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of each beginning whether it is what its state says, until the receiving side has ended.
+    pub(super) async fn prove(&self, mut beginnings: mpsc::Receiver<Beginning>) -> Result<(), TransferError> {
+        let mut buffer = vec![0; STEP];
+        while let Some(Beginning { mut file, prefix, verdict }) = beginnings.recv().await {
+            let (end, mut comparison) = (prefix.offset(), Comparison::new(prefix));
+            // Nobody waits for the verdict on a file that has failed meanwhile.
+            while comparison.room() > 0 && !verdict.is_closed() {
+                let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
+                let turn = self.destination.claims().turn().await;
+                let same = turn.spend(|| blocking(|| read(&mut file, &mut buffer[..most])));
+                if !same.is_ok_and(|bytes| bytes > 0 && comparison.update(&buffer[..bytes])) {
+                    break;
+                }
+                yield_now().await;
+            }
+            let _ = verdict.send(comparison.equal() == end);
+        }
+        Ok(())
+    }
+
+    /// The file that stands under the path of `look`, if it has the content that `claim` names.
+    async fn compare(&self, claim: &Claim, look: &Look, buffer: &mut [u8]) -> Option<Standing> {
+        let path = path(look).ok()?;
+        let mut standing = blocking(|| Standing::open(self.destination, path)).ok()?;
+        let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
+        loop {
+            let turn = self.destination.claims().turn().await;
+            let read = turn.spend(|| blocking(|| standing.read(buffer, &mut hasher))).ok()?;
+            bytes += read as u64;
+            if read == 0 || bytes > look.size {
+                break;
+            }
+            yield_now().await;
+        }
+        (bytes == look.size && hasher.finalize() == blake3::Hash::from_bytes(claim.hash)).then_some(standing)
+    }
+
+    /// Answers that the file is there already.
+    async fn accept(&self, claim: &Claim, look: &Look, standing: Standing) -> Result<(), TransferError> {
+        let name = String::from_utf8_lossy(&look.path);
+        let accepted = blocking(|| {
+            lock(self.session).accept(|known| {
+                let key = Key::of_path(&look.path);
+                known.check(&standing.directory, standing.name(), key)?;
+                let (there, warning) = standing.finish(claim.attributes)?;
+                known.insert(&there, key);
+                Ok(warning)
+            })
+        });
+        self.answers.count_claim().await;
+        match accepted {
+            Ok(warning) => {
+                self.answers.resumed(Event::Resumed { path: &name, offset: look.size, size: look.size });
+                self.answers.kept(claim.id, &name, (look.size, look.size), warning).await
+            }
+            Err(refusal) => self.answers.failed(claim.id, &name, refusal).await,
+        }
+    }
+}
+
+/// The beginning of a part that is continued.
+pub(super) struct Beginning {
+    pub(super) file: File,
+    pub(super) prefix: Prefix,
+    /// Told whether the bytes are those of the state.
+    pub(super) verdict: oneshot::Sender<bool>,
+}
+
+/// Reads once. An interrupted call is no error of the file.
+fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+/// A file that stands at the destination, while it is compared.
+struct Standing {
+    directory: Dir,
+    path: RelativePath,
+    file: File,
+    before: Metadata,
+}
+
+impl Standing {
+    fn open(destination: &Destination, path: RelativePath) -> io::Result<Self> {
+        let (directory, name) = destination.find(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).follow(FollowSymlinks::No);
+        // A named pipe that somebody put there meanwhile must not block.
+        #[cfg(unix)]
+        cap_std::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+        let file = directory.open_with(name, &options)?.into_std();
+        let before = file.metadata()?;
+        if !before.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self { directory, path, file, before })
+    }
+
+    fn name(&self) -> &str {
+        self.path.split().1
+    }
+
+    /// Reads and hashes the next bytes.
+    fn read(&mut self, buffer: &mut [u8], hasher: &mut blake3::Hasher) -> io::Result<usize> {
+        let read = read(&mut self.file, buffer)?;
+        hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+
+    /// Gives the file the attributes of the sender's, and flushes it. Returns what could not be done.
+    fn finish(&self, attributes: Attributes) -> Result<(cap_std::fs::Metadata, Warning), Refusal> {
+        let after = self.file.metadata().map_err(refusal)?;
+        let written = after.len() != self.before.len() || after.modified().ok() != self.before.modified().ok();
+        if written {
+            return Err((crate::Reason::Changed, "it was written to meanwhile at the receiver; send it again".into()));
+        }
+        let of_attributes = set_attributes(&self.file, attributes)?;
+        let of_bytes = flush_file(&self.file)?;
+        let there = self.directory.symlink_metadata(self.name()).map_err(refusal)?;
+        Ok((there, join([of_attributes, of_bytes])))
+    }
+}
