@@ -36,7 +36,7 @@ pub(super) fn set(file: &File, mode: u16) -> Result<Warning, Refusal> {
     optional(done, |error| {
         let wanted = wanted.bits();
         match file.metadata().map(|metadata| u32::from(of(&metadata))) {
-            Ok(now) if now == u32::from(wanted) => None,
+            Ok(now) if now == wanted => None,
             Ok(now) => Some(format!("its mode is {now:03o} in place of {wanted:03o}: {error}")),
             Err(_) => Some(format!("its mode {wanted:03o} could not be set: {error}")),
         }

@@ -40,12 +40,15 @@ pub fn input(size: usize) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
     Ok(receiver)
 }
 
+/// What to write to standard output, and how that ended.
+pub type Output = (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>);
+
 /// Writes what the sender is given to standard output. When the sender is dropped and all is written,
 /// standard output is closed and the other channel returns the result.
 ///
 /// # Errors
 /// The system gives no thread.
-pub fn output() -> io::Result<(mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>)> {
+pub fn output() -> io::Result<Output> {
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(DEPTH);
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("stdout".into()).spawn(move || {

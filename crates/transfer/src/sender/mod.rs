@@ -44,10 +44,12 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         ledger.close();
         failures
     };
-    let claiming = async { Ok(claim_all(&ledger, found).await) };
-    let comparing = async { Ok(compare_all(&ledger, found).await) };
+    let hashing = async {
+        tokio::join!(claim_all(&ledger, found), compare_all(&ledger, found));
+        Ok(())
+    };
     let gathering = gather(read, found, &ledger, watch);
-    let (failures, gathered, (), ()) = tokio::try_join!(announcing, gathering, claiming, comparing)?;
+    let (failures, gathered, ()) = tokio::try_join!(announcing, gathering, hashing)?;
     outcome.kept += gathered.kept;
     outcome.bytes += gathered.bytes;
     outcome.resumed += gathered.resumed;
