@@ -1,7 +1,8 @@
 //! Exit codes, one for each kind of failure, and the error that carries a code.
 //!
 //! Every verb returns `Result<(), Failure>`. `main` prints the failure as one line on stderr and ends with
-//! its code. Nothing else in this crate ends the process, so this file alone decides what a script sees.
+//! its code. Nothing else in this crate ends the process, except a panic at the start of the runtime, so this
+//! file alone decides what a script sees.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use super::{Interval, LEAST_INTERVAL, Order, SoFar, is_our_clock};
 /// [`Exit::Usage`] if the server refuses the order, [`Exit::Unreachable`] if the connection is lost,
 /// [`Exit::Other`] if the peer is no bench.
 pub async fn run(connection: &Connection, plan: &Order, so_far: &SoFar, console: &Console) -> Result<Summary, Failure> {
-    so_far.begin(!plan.reverse);
+    so_far.begin(!plan.reverse, true);
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
     let shown = |interval: &Interval| {

@@ -33,7 +33,7 @@ async fn run(connection: &Connection, so_far: &SoFar) -> io::Result<Summary> {
         control.writer.say(&Message::Refused { why: why.into() }).await?;
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
-    so_far.begin(plan.reverse);
+    so_far.begin(plan.reverse, false);
     control.writer.say(&Message::Ready { clock: clock_name() }).await?;
     let mut streams = Vec::new();
     for _ in 0..plan.parallel {

@@ -38,9 +38,13 @@ fn issue_40_a_bench_that_is_stopped_at_either_side_ends_with_its_summary() {
         assert_eq!(code, Some(130), "{lines:?}");
         assert_ends(&lines, 130, "the client");
         assert!(lines.last().unwrap()["bytes"].as_u64().unwrap() >= bytes, "{lines:?}");
-        // The server's run was cut off.
-        let error = server.wait_for("error");
-        assert_ends(&[error, server.line()], 3, "the server");
+        // A server that sends notices that it was cut off; one that receives sees its streams end.
+        if direction == ["-R"] {
+            let error = server.wait_for("error");
+            assert_ends(&[error, server.line()], 3, "the server");
+        } else {
+            server.wait_for("summary");
+        }
     }
     let (client, _) = client(&[]);
     server.interrupt();
@@ -118,4 +122,16 @@ fn issue_40_a_program_that_gets_no_threads_says_so() {
         assert!(lines.last().unwrap()["message"].as_str().unwrap().contains("ulimit -u"), "{verb}: {lines:?}");
         assert!(!errors.contains("panicked"), "{verb}: {errors}");
     }
+}
+
+#[test]
+fn issue_40_a_program_that_gets_too_little_memory_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let receive = tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -v 65536; exec \"$@\"", "sh"]).arg(receive.get_program()).args(receive.get_args());
+    let ended = command.arg(folder.path()).env("TIDEWIRE_CONFIG", "/dev/null").output().unwrap();
+    let lines = schema::lines(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{lines:?}");
+    assert!(lines.last().unwrap()["message"].as_str().unwrap().contains("ulimit -v"), "{lines:?}");
 }

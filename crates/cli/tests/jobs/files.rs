@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::keys::pair;
 use crate::process::{Running, tidewire};
@@ -94,32 +97,52 @@ fn issue_40_a_size_limit_is_the_reason_of_one_file_and_the_receiver_lives() {
     assert_eq!(receiver.end().0, Some(130));
 }
 
-/// The service manager of the next test: it starts a receiver whenever the last one has ended, and something
-/// kills each that a sender reaches.
-fn receiver_that_never_keeps(folder: &Path, key: &Path, listen: &str) -> String {
-    let mut command = tidewire(&["receive", "--json", "--listen", listen, "--dir"]);
-    let mut receiver = Running::spawn(command.arg(folder).arg("--key").arg(key));
-    let link = receiver.line()["link"].as_str().unwrap().to_owned();
-    let listen = crate::process::address(&link);
+/// Starts a receiver, and another one on the same port whenever a sender has reached the last one, which is
+/// killed then. Returns the link, and what ends this.
+fn receivers_that_never_keep(folder: &Path, key: &Path) -> (String, impl FnOnce()) {
     let (folder, key) = (folder.to_owned(), key.to_owned());
-    std::thread::spawn(move || {
-        receiver.wait_for("connected");
-        drop(receiver);
-        receiver_that_never_keeps(&folder, &key, &listen)
+    let start = move |listen: &str| {
+        let mut command = tidewire(&["receive", "--json", "--listen", listen, "--dir"]);
+        let mut receiver = Running::spawn(command.arg(&folder).arg("--key").arg(&key));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        (receiver, link)
+    };
+    let (first, link) = start("127.0.0.1:0");
+    let address = crate::process::address(&link);
+    let current = Arc::new(Mutex::new(Some(first.child.id())));
+    let of_thread = Arc::clone(&current);
+    let thread = std::thread::spawn(move || {
+        let mut receiver = first;
+        while receiver.text().contains("connected") {
+            drop(receiver);
+            let mut current = of_thread.lock().unwrap();
+            if current.is_none() {
+                return;
+            }
+            (receiver, _) = start(&address);
+            *current = Some(receiver.child.id());
+        }
     });
-    link
+    let end = move || {
+        if let Some(id) = current.lock().unwrap().take().and_then(|id| Pid::from_raw(id as i32)) {
+            let _ = kill_process(id, Signal::KILL);
+        }
+        thread.join().unwrap();
+    };
+    (link, end)
 }
 
 #[test]
 #[ignore = "slow: waits in real time"]
 fn issue_40_a_sender_ends_when_no_connection_brings_the_receiver_further() {
     let folder = tempfile::tempdir().unwrap();
-    let (key, _) = pair(folder.path(), "server");
-    let (file, into) = (folder.path().join("f"), folder.path().join("into"));
+    let (key, file, into) = (folder.path().join("key"), folder.path().join("f"), folder.path().join("into"));
+    assert!(tidewire(&["keygen", "-o"]).arg(&key).output().unwrap().status.success());
     fs::create_dir(&into).unwrap();
     fs::write(&file, vec![b'x'; 3_000_000]).unwrap();
-    let link = receiver_that_never_keeps(&into, &key, "127.0.0.1:0");
+    let (link, end) = receivers_that_never_keep(&into, &key);
     let sent = tidewire(&["send", "--json", "--max-rate", "1mbit"]).arg(&file).arg(&link).output().unwrap();
+    end();
     let lines = schema::lines(&sent.stdout);
     assert_eq!(sent.status.code(), Some(5), "{lines:?}");
     assert_eq!(lines.iter().filter(|line| line["event"] == "connected").count(), 8, "{lines:?}");
