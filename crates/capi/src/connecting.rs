@@ -67,14 +67,11 @@ struct Attempt {
 impl Attempt {
     /// Tries each address of the host, and opens a stream.
     async fn run(self) -> Outcome<(Peer, Stream)> {
-        let link = self.link.clone();
-        // The system's resolver blocks.
-        let resolved = tokio::task::spawn_blocking(move || link.resolve()).await;
         let host = &self.link.host;
         let unknown = |error: &dyn std::fmt::Display| {
             Failure::new(TW_EHOSTUNREACH, format_args!("no address of `{host}`: {error}; check the host in the link"))
         };
-        let addresses = resolved.map_err(|error| unknown(&error))?.map_err(|error| unknown(&error))?;
+        let addresses = self.link.resolve().await.map_err(|error| unknown(&error))?;
         let mut last = unknown(&"the name has none");
         for address in addresses {
             match self.try_address(address).await {

@@ -46,7 +46,7 @@ async fn connect_through(
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     backend::warn_of_relays(console);
-    let endpoint = through.open(credentials.clone(), config)?;
+    let endpoint = through.open(credentials.clone(), config).await?;
     let (host, port) = (&through.link().host, through.link().port);
     let patience = config.handshake_timeout().as_secs();
     let connected = naming_silence(endpoint.connect_via(link.peer.key()), || {
@@ -74,7 +74,7 @@ pub async fn connect(
 ) -> Result<(Endpoint, Connection), Failure> {
     match through {
         Some(through) => connect_through(through, link, credentials, &config, console).await,
-        None => connect_in_turn(&addresses(link)?, link, credentials, &config, console).await,
+        None => connect_in_turn(&addresses(link).await?, link, credentials, &config, console).await,
     }
 }
 
@@ -82,11 +82,11 @@ pub async fn connect(
 ///
 /// # Errors
 /// [`Exit::Unreachable`] if the name has no address.
-pub fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
+pub async fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
     let no_address = |why: &dyn std::fmt::Display| {
         Failure::message(Exit::Unreachable, format_args!("{why}; check the host in the link"))
     };
-    match link.resolve() {
+    match link.resolve().await {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
         Ok(_) => Err(no_address(&format_args!("`{}` has no address", link.host))),
         Err(error) => Err(no_address(&format_args!("cannot find an address of `{}`: {error}", link.host))),

@@ -93,8 +93,8 @@ impl Through {
     /// # Errors
     /// [`Exit::Usage`] if choices of `config` have no use over relays, [`Exit::Unreachable`] if the host of
     /// the relay has no address.
-    pub fn open(&self, credentials: Credentials, config: &Config) -> Result<Endpoint, Failure> {
-        let hop = hop(&self.link, self.credentials.clone())?;
+    pub async fn open(&self, credentials: Credentials, config: &Config) -> Result<Endpoint, Failure> {
+        let hop = hop(&self.link, self.credentials.clone()).await?;
         Endpoint::via(hop, credentials, config).map_err(refused)
     }
 
@@ -152,7 +152,7 @@ impl Relayed {
 ///
 /// # Errors
 /// [`Exit::Unreachable`] if the host has no address.
-pub fn hop(link: &Link, credentials: Credentials) -> Result<Hop, Failure> {
+pub async fn hop(link: &Link, credentials: Credentials) -> Result<Hop, Failure> {
     let unknown = |error: &dyn std::fmt::Display| {
         let host = &link.host;
         Failure::message(
@@ -160,7 +160,7 @@ pub fn hop(link: &Link, credentials: Credentials) -> Result<Hop, Failure> {
             format_args!("cannot find an address of `{host}`: {error}; check the host in the link of the next hop"),
         )
     };
-    let addresses = link.resolve().map_err(|error| unknown(&error))?;
+    let addresses = link.resolve().await.map_err(|error| unknown(&error))?;
     let address = addresses.first().copied().ok_or_else(|| unknown(&"it has none"))?;
     Ok(Hop { address, credentials, peer: link.peer.key().copied() })
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use tidewire::Stream;
+use tidewire::{Stream, names};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -57,7 +57,7 @@ async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<Tcp
     let reach = allowed.target(target)?;
     let mut failure = Answer::new(Code::Unreachable, "its name has no address");
     let try_all = async {
-        let addresses = tokio::net::lookup_host((target.host(), target.port()))
+        let addresses = names::resolve(target.host(), target.port())
             .await
             .map_err(|error| Answer::new(Code::Unreachable, error.to_string()))?;
         for address in addresses {

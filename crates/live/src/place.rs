@@ -108,7 +108,8 @@ fn network(text: &str, rtp: Option<u32>) -> Result<Network, BadPlace> {
     Ok(network)
 }
 
-/// Finds the address of `HOST:PORT`. Without a host, it is every local IPv4 address.
+/// Finds the address of `HOST:PORT`. Without a host, it is every local IPv4 address. A name may take the
+/// system long: call this in a thread that nobody waits for (`tidewire::names::apart`).
 ///
 /// # Errors
 /// See [`BadPlace`].
@@ -117,6 +118,7 @@ pub fn resolve(text: &str) -> Result<SocketAddr, BadPlace> {
         let port = port.parse().map_err(|_| bad(format!("`{port}` is not a port")))?;
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
     }
+    #[expect(clippy::disallowed_methods, reason = "the verb parses places in a thread that nobody waits for")]
     let mut found = text.to_socket_addrs().map_err(|error| bad(format!("no address and port: {error}")))?;
     found.next().ok_or_else(|| bad("the name has no address"))
 }

@@ -93,6 +93,7 @@ mod endpoint;
 pub mod link;
 mod log;
 mod mail;
+pub mod names;
 mod port;
 mod relay;
 mod shared;

@@ -5,12 +5,14 @@
 //! that might be one.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use tidewire_proto::crypto::{PublicKey, Secret, TextError, TextKind};
 use tidewire_units::{Rate, parse_duration};
+
+use crate::names;
 
 /// The port of a link without a port.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -123,12 +125,12 @@ impl Link {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Resolves the host with the resolver of the system.
+    /// Resolves the host with the resolver of the system; see [`names::resolve`].
     ///
     /// # Errors
     /// The error of the resolver.
-    pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
-        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        names::resolve(&self.host, self.port).await
     }
 
     /// Returns the whole link with its secret. Only the listener that made the secret prints it.

@@ -151,7 +151,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         (Some(_), Credentials::Key(_)) => credentials.clone(),
         _ => keys::to_open(&next, args.naming.key.as_deref(), &console)?,
     };
-    let hop = via::hop(&next, onward)?;
+    let hop = quietly(unless_interrupted(via::hop(&next, onward)).await)?;
     let (address, config) = (args.listen.listen, config(&args)?);
     backend::warn_of_relays(&console);
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {

@@ -134,14 +134,11 @@ enum Failed {
 impl Attempt {
     /// Tries each address of the host.
     async fn run(self) -> Result<(Endpoint, tidewire::Connection), Failed> {
-        let link = self.link.clone();
         let host = &self.link.host;
         let unknown = |error: &dyn std::fmt::Display| {
             Failed::Text(format!("no address of `{host}`: {error}; check the host in the link"))
         };
-        // The system's resolver blocks.
-        let resolved = tokio::task::spawn_blocking(move || link.resolve()).await;
-        let addresses = resolved.map_err(|error| unknown(&error))?.map_err(|error| unknown(&error))?;
+        let addresses = self.link.resolve().await.map_err(|error| unknown(&error))?;
         let mut last = unknown(&"the name has none");
         for address in addresses {
             match self.try_address(address).await {

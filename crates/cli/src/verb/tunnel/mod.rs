@@ -107,7 +107,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let peer = only_peer(&args.address, &args.route);
     let way = Way::to(link, args.naming.key.as_deref(), &args.via, console)?;
     // Before any route leads into the tunnel.
-    let addresses = session::addresses(way.first_hop())?;
+    let addresses = quietly(unless_interrupted(session::addresses(way.first_hop())).await)?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
