@@ -1,16 +1,25 @@
-//! From the name of a host to its addresses.
+//! From the name of a host to the one of its addresses that answers: Happy Eyeballs (RFC 8305).
 //!
-//! Whoever connects to a host calls [`resolve`]. Invariant: the system's resolver, which nothing can
-//! interrupt, runs in threads that neither a runtime nor the end of the process waits for.
+//! Whoever connects to a host calls [`resolve`], and then [`race`] with an attempt for one address, be that
+//! the handshake of this transport or the connecting of a TCP socket. Invariants: the system's resolver,
+//! which nothing can interrupt, runs in threads that neither a runtime nor the end of the process waits for.
+//! An address that does not answer delays the others by at most one [`STAGGER`].
 
 use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-/// Limit of addresses of a name that are tried. Chosen: more than names of services have.
+/// Time after which the next address is tried beside those that have not answered yet (RFC 8305 section 5,
+/// "Connection Attempt Delay").
+pub const STAGGER: Duration = Duration::from_millis(250);
+/// Limit of addresses of a name that are tried. Chosen: their attempts begin within 8 s.
 const MOST_ADDRESSES: usize = 32;
 /// Limit of calls in threads of their own, all callers together. More of them wait. Chosen: tokio's own limit
 /// of blocking threads.
@@ -71,14 +80,78 @@ fn in_turn(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     sorted
 }
 
+/// Attempts a connection with one candidate after another until one succeeds. The next attempt begins
+/// `stagger` after the one before it, or as soon as one fails, and those that run go on. Returns the
+/// connection that was made first, and after it those that were made by the same moment and are not needed.
+/// Attempts that still run are dropped.
+///
+/// # Errors
+/// The errors of all attempts, in the order in which they failed; none if there was no candidate.
+pub async fn race<C, T, E, A: Future<Output = Result<T, E>>>(
+    candidates: impl IntoIterator<Item = C>,
+    stagger: Duration,
+    attempt: impl Fn(C) -> A,
+) -> Result<Vec<T>, Vec<E>> {
+    race_with(candidates, || tokio::time::sleep(stagger), attempt).await
+}
+
+/// The same with a `pause` of the caller's choice between attempts.
+async fn race_with<C, T, E, A: Future<Output = Result<T, E>>, P: Future<Output = ()>>(
+    candidates: impl IntoIterator<Item = C>,
+    pause: impl Fn() -> P,
+    attempt: impl Fn(C) -> A,
+) -> Result<Vec<T>, Vec<E>> {
+    let mut waiting = candidates.into_iter().peekable();
+    let (mut running, mut failures) = (Vec::new(), Vec::new());
+    loop {
+        running.extend(waiting.next().map(|candidate| Box::pin(attempt(candidate))));
+        if running.is_empty() {
+            return Err(failures);
+        }
+        let pause = async {
+            match waiting.peek() {
+                Some(_) => pause().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut connected = Vec::new();
+        for ended in first_of(&mut running, pause).await {
+            match ended {
+                Ok(connection) => connected.push(connection),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if !connected.is_empty() {
+            return Ok(connected);
+        }
+    }
+}
+
+/// Waits until one of `running` ends, and takes out all that have ended by then. None has if `pause` ends
+/// before.
+async fn first_of<A: Future>(running: &mut Vec<Pin<Box<A>>>, pause: impl Future<Output = ()>) -> Vec<A::Output> {
+    let mut pause = pin!(pause);
+    poll_fn(|cx| {
+        let mut ended = Vec::new();
+        running.retain_mut(|attempt| match attempt.as_mut().poll(cx) {
+            Poll::Ready(result) => {
+                ended.push(result);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if ended.is_empty() { pause.as_mut().poll(cx).map(|()| ended) } else { Poll::Ready(ended) }
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::pin::pin;
+    use std::cell::RefCell;
+    use std::future::pending;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, mpsc};
     use std::task::{Context, Waker};
-    use std::time::Duration;
 
     use super::*;
 
@@ -98,6 +171,64 @@ mod tests {
         }
         let many = (0..u16::MAX).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect();
         assert_eq!(in_turn(many).len(), MOST_ADDRESSES);
+    }
+
+    /// What a candidate of a race does.
+    #[derive(Clone, Copy)]
+    enum Is {
+        Silent,
+        Refused,
+        There,
+        /// It answers the second time that it is asked.
+        Slow,
+    }
+
+    /// The places of those that have won, or that have failed.
+    type Places = Result<Vec<usize>, Vec<usize>>;
+
+    /// The result of a race between `candidates` if it ends at once, and the places of those that were tried.
+    /// Pauses end at once, or never.
+    fn raced(candidates: &[Is], pauses_end: bool) -> (Poll<Places>, Vec<usize>) {
+        let tried = RefCell::new(Vec::new());
+        let attempt = |(place, is)| {
+            tried.borrow_mut().push(place);
+            async move {
+                match is {
+                    Is::Silent => pending().await,
+                    Is::Refused => Err(place),
+                    Is::There => Ok(place),
+                    Is::Slow => {
+                        let mut asked = false;
+                        poll_fn(|_| if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending })
+                            .await;
+                        Ok(place)
+                    }
+                }
+            }
+        };
+        let pause = || async move {
+            if !pauses_end {
+                pending().await
+            }
+        };
+        let mut racing = pin!(race_with(candidates.iter().copied().enumerate(), pause, attempt));
+        let ended = racing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        (ended, tried.borrow().clone())
+    }
+
+    #[test]
+    fn one_that_does_not_answer_does_not_stop_the_next() {
+        use Is::{Refused, Silent, Slow, There};
+        let won = |place| Poll::Ready(Ok(vec![place]));
+        assert_eq!(raced(&[Silent, Silent, There, There], true), (won(2), vec![0, 1, 2]));
+        assert_eq!(raced(&[There, There], true), (won(0), vec![0]), "no attempt without need");
+        assert_eq!(raced(&[Refused, There], false), (won(1), vec![0, 1]), "a failure ends the pause");
+        assert_eq!(raced(&[Silent, There], false), (Poll::Pending, vec![0]), "the next one waits for the pause");
+        assert_eq!(raced(&[Silent, Refused], true), (Poll::Pending, vec![0, 1]), "the first goes on");
+        assert_eq!(raced(&[Refused, Refused], true), (Poll::Ready(Err(vec![0, 1])), vec![0, 1]));
+        let both = Poll::Ready(Ok(vec![0, 1]));
+        assert_eq!(raced(&[Slow, There, There], true), (both, vec![0, 1]), "the surplus is handed out");
+        assert_eq!(raced(&[], true), (Poll::Ready(Err(vec![])), vec![]));
     }
 
     #[test]

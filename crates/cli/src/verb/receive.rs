@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::listen::{self, Listen, Naming};
 use crate::progress::Meter;
-use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, SURPLUS};
 use crate::ssh::FarVerb;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
@@ -106,6 +106,9 @@ struct Ended {
 impl Until {
     /// Whether this was the last connection. `others` says whether another one is open.
     fn is_last(&mut self, ended: &Ended, others: bool) -> bool {
+        if is_surplus(&ended.reason) {
+            return false;
+        }
         let cut_off =
             ended.transfer.as_ref().is_err_and(|failure| matches!(failure.exit, Exit::Interrupted | Exit::Unreachable));
         if self.vigil.is_kept() {
@@ -116,6 +119,11 @@ impl Until {
         let superseded = ended.transfer.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && others;
         self.once && !superseded
     }
+}
+
+/// Whether the sender reached this end by another address too, and goes on over that connection.
+fn is_surplus(reason: &CloseReason) -> bool {
+    matches!(reason, CloseReason::Peer { code: SURPLUS, .. })
 }
 
 /// Accepts connections while it is polled, or until the last one is over. Dropping it drops the running
@@ -156,7 +164,9 @@ async fn transfer(connection: &Connection, destination: &Destination, console: &
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let Ok(stream) = connection.accept().await else {
         let failure = Failure::message(Exit::Unreachable, "the sender closed the connection before it sent anything");
-        console.error(&failure);
+        if !is_surplus(&connection.closed().await) {
+            console.error(&failure);
+        }
         return Err(Failure::reported(failure.exit));
     };
     let peer = connection.peer_key();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire::{CloseCode, CloseReason, Config, Credentials, RateControl, Relay, RelayCounts, Relaying, Report};
+use tidewire::{CloseCode, CloseReason, Config, Credentials, Hop, RateControl, Relay, RelayCounts, Relaying, Report};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::Output;
@@ -151,7 +151,9 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         (Some(_), Credentials::Key(_)) => credentials.clone(),
         _ => keys::to_open(&next, args.naming.key.as_deref(), &console)?,
     };
-    let hop = quietly(unless_interrupted(via::hop(&next, onward)).await)?;
+    let found = quietly(unless_interrupted(via::addresses(&next)).await)?;
+    let address = found.first().copied().ok_or_else(|| Failure::message(Exit::Unreachable, "no next hop"))?;
+    let hop = Hop { address, credentials: onward, peer: next.peer.key().copied() };
     let (address, config) = (args.listen.listen, config(&args)?);
     backend::warn_of_relays(&console);
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {
