@@ -1,12 +1,15 @@
-//! Finds the link of a verb that connects: an argument, a file (`@FILE`) or `TIDEWIRE_LINK`.
+//! Finds the link of a verb that connects, an argument, a file (`@FILE`) or `TIDEWIRE_LINK`, and the
+//! addresses of its host.
 //!
 //! The verbs that connect call it once. Invariant: no error contains the secret of a link, or any part of a
 //! text that might be one.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure};
 
 /// Environment variable that holds the link if the command line has none.
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
@@ -41,6 +44,34 @@ pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
 /// Whether an argument is a link rather than a path.
 pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
+}
+
+/// The host of a link has no address, or the resolver does not find one now.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}; check the host in {link}")]
+struct Unresolved {
+    why: String,
+    /// In which link.
+    link: &'static str,
+}
+
+/// The addresses of the host of `link`, at least one, in the order in which to try them. `name` says which
+/// link that is.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if the name has no address; see [`is_unresolved`].
+pub async fn addresses(link: &Link, name: &'static str) -> Result<Vec<SocketAddr>, Failure> {
+    let unresolved = |why: String| Failure::new(Exit::Unreachable, Unresolved { why, link: name });
+    match link.resolve().await {
+        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+        Ok(_) => Err(unresolved(format!("`{}` has no address", link.host))),
+        Err(error) => Err(unresolved(format!("cannot find an address of `{}`: {error}", link.host))),
+    }
+}
+
+/// Whether the only fault is that a name could not be resolved, as before the network is up.
+pub fn is_unresolved(failure: &Failure) -> bool {
+    failure.error.as_ref().is_some_and(|error| error.is::<Unresolved>())
 }
 
 fn first_line(path: &Path) -> anyhow::Result<String> {

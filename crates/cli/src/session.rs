@@ -12,8 +12,9 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::{self, Console, Role, Summary};
 
 use crate::backend;
+use crate::link;
 use crate::progress::Sample;
-use crate::via::{self, Through};
+use crate::via::Through;
 use tidewire_transfer::Outcome;
 
 /// Close code of a finished job.
@@ -52,7 +53,7 @@ async fn connect_through(
         let connected = endpoint.connect_via(link.peer.key()).await;
         connected.map(|connection| (endpoint, connection)).map_err(|error| through.explain(error))
     };
-    let connecting = race(via::addresses(through.link()).await?, names::STAGGER, attempt);
+    let connecting = race(link::addresses(through.link(), "the link of the next hop").await?, names::STAGGER, attempt);
     naming_silence(connecting, || {
         console.warn(&format!(
             "no answer through the relay {host}:{port} yet: the relay, or the other side behind it, cannot be \
@@ -77,22 +78,10 @@ pub async fn connect(
 ) -> Result<(Endpoint, Connection), Failure> {
     match through {
         Some(through) => connect_through(through, link, credentials, &config, console).await,
-        None => connect_first(&addresses(link).await?, link.peer.key(), credentials, &config, console).await,
-    }
-}
-
-/// The addresses of the host of `link`, at least one.
-///
-/// # Errors
-/// [`Exit::Unreachable`] if the name has no address.
-pub async fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
-    let no_address = |why: &dyn std::fmt::Display| {
-        Failure::message(Exit::Unreachable, format_args!("{why}; check the host in the link"))
-    };
-    match link.resolve().await {
-        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-        Ok(_) => Err(no_address(&format_args!("`{}` has no address", link.host))),
-        Err(error) => Err(no_address(&format_args!("cannot find an address of `{}`: {error}", link.host))),
+        None => {
+            let addresses = link::addresses(link, "the link").await?;
+            connect_first(&addresses, link.peer.key(), credentials, &config, console).await
+        }
     }
 }
 

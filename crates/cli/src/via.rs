@@ -148,22 +148,6 @@ impl Relayed {
     }
 }
 
-/// The addresses of the host of the next hop, at least one, in the order in which to try them.
-///
-/// # Errors
-/// [`Exit::Unreachable`] if the host has no address.
-pub async fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
-    let unknown = |error: &dyn std::fmt::Display| {
-        let host = &link.host;
-        Failure::message(
-            Exit::Unreachable,
-            format_args!("cannot find an address of `{host}`: {error}; check the host in the link of the next hop"),
-        )
-    };
-    let addresses = link.resolve().await.map_err(|error| unknown(&error))?;
-    if addresses.is_empty() { Err(unknown(&"it has none")) } else { Ok(addresses) }
-}
-
 /// Refuses one secret for the ends and for a hop: the relay could read and write all that the ends send.
 fn distinct(hop: &Peer, ends: &Peer) -> Result<(), Failure> {
     if matches!((hop, ends), (Peer::Secret(hop), Peer::Secret(ends)) if hop == ends) {
