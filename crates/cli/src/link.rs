@@ -46,22 +46,24 @@ pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
 }
 
-/// The host of a link has no address, or the resolver does not find one now.
+/// Why a connection cannot even be tried now, as before the network is up.
 #[derive(Debug, thiserror::Error)]
-#[error("{why}; check the host in {link}")]
-struct Unresolved {
-    why: String,
-    /// In which link.
-    link: &'static str,
+enum NotReady {
+    /// The host of a link has no address, or the resolver does not find one.
+    #[error("{why}; check the host in {link}")]
+    Unresolved { why: String, link: &'static str },
+    /// This machine cannot send there.
+    #[error("no route leads to {0}: connect this machine to the network, or check the host in the link")]
+    NoRoute(SocketAddr),
 }
 
 /// The addresses of the host of `link`, at least one, in the order in which to try them. `name` says which
 /// link that is.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] if the name has no address; see [`is_unresolved`].
+/// [`Exit::Unreachable`] if the name has no address; see [`is_not_ready`].
 pub async fn addresses(link: &Link, name: &'static str) -> Result<Vec<SocketAddr>, Failure> {
-    let unresolved = |why: String| Failure::new(Exit::Unreachable, Unresolved { why, link: name });
+    let unresolved = |why: String| Failure::new(Exit::Unreachable, NotReady::Unresolved { why, link: name });
     match link.resolve().await {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
         Ok(_) => Err(unresolved(format!("`{}` has no address", link.host))),
@@ -69,9 +71,15 @@ pub async fn addresses(link: &Link, name: &'static str) -> Result<Vec<SocketAddr
     }
 }
 
-/// Whether the only fault is that a name could not be resolved, as before the network is up.
-pub fn is_unresolved(failure: &Failure) -> bool {
-    failure.error.as_ref().is_some_and(|error| error.is::<Unresolved>())
+/// This machine has no route to an address; see [`is_not_ready`].
+pub fn no_route(address: SocketAddr) -> Failure {
+    Failure::new(Exit::Unreachable, NotReady::NoRoute(address))
+}
+
+/// Whether the only fault is that a name cannot be resolved, or that there is no route, as before the network
+/// is up.
+pub fn is_not_ready(failure: &Failure) -> bool {
+    failure.error.as_ref().is_some_and(|error| error.is::<NotReady>())
 }
 
 fn first_line(path: &Path) -> anyhow::Result<String> {

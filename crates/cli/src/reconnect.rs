@@ -40,7 +40,8 @@ pub enum Ended {
 }
 
 /// What ends the attempts to connect, other than a connection. Except with [`Patience::Once`], a name that
-/// cannot be resolved is no reason to end, also at the start: services start before networks do.
+/// cannot be resolved and a missing route are no reason to end, also at the start: services start before
+/// networks do.
 pub enum Patience<'a> {
     /// The first failure.
     Once,
@@ -78,8 +79,7 @@ impl Reconnect {
 
     /// Runs `job` over the connection that `connect` makes, and again over a new one whenever it is lost,
     /// until it is done. The job gets what `connect` has found out. The first attempt to connect must
-    /// succeed, except that it waits until a name can be resolved. If the user stops the attempts, the job is
-    /// done.
+    /// succeed, except that it waits for a name and a route. If the user stops the attempts, the job is done.
     ///
     /// # Errors
     /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after [`Patience::Silence`].
@@ -96,7 +96,7 @@ impl Reconnect {
             Ok((connected, found))
         };
         let first = async {
-            if matches!(patience, Patience::Once) { begin().await } else { until_resolved(&self.console, &begin).await }
+            if matches!(patience, Patience::Once) { begin().await } else { until_ready(&self.console, &begin).await }
         };
         let Some((mut connected, mut found)) = patience.first(first).await? else { return Ok(()) };
         let mut attempts = Attempts::new(FIRST_PAUSE, None);
@@ -239,15 +239,16 @@ impl Attempts {
     }
 }
 
-/// Makes the first attempt to connect, and repeats it, with pauses, while a name cannot be resolved.
+/// Makes the first attempt to connect, and repeats it, with pauses, while a name cannot be resolved or there
+/// is no route.
 ///
 /// # Errors
 /// Every other failure.
-pub async fn until_resolved<T, C: Future<Output = Result<T, Failure>>>(
+pub async fn until_ready<T, C: Future<Output = Result<T, Failure>>>(
     console: &Console,
     connect: impl FnMut() -> C,
 ) -> Result<T, Failure> {
-    Attempts::new(FIRST_PAUSE, None).while_failing(console, connect, link::is_unresolved).await
+    Attempts::new(FIRST_PAUSE, None).while_failing(console, connect, link::is_not_ready).await
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidewire::link::Link;
-use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats, names};
+use tidewire::{
+    CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, SendFailure, Stats, names,
+};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::{self, Console, Role, Summary};
 
@@ -162,9 +164,14 @@ async fn connect_to(
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let endpoint =
         backend::bind(any, credentials.clone(), config.clone(), NonZeroUsize::MIN, console).or_exit(Exit::Other)?;
-    let connected = match peer {
-        Some(peer) => endpoint.connect_to(address, peer).await,
-        None => endpoint.connect(address).await,
+    let connected = tokio::select! {
+        connected = async {
+            match peer {
+                Some(peer) => endpoint.connect_to(address, peer).await,
+                None => endpoint.connect(address).await,
+            }
+        } => connected,
+        failure = refused(&endpoint, address, config, console) => return Err(failure),
     };
     match (connected, credentials) {
         (Ok(connection), _) => Ok((endpoint, connection)),
@@ -180,6 +187,19 @@ async fn connect_to(
         }
         (Err(error), _) => Err(Failure::new(Exit::Unreachable, error)),
     }
+}
+
+/// Waits until this machine has no route to `address`. What it does not permit is told: the table of
+/// connections of a firewall may have been full.
+async fn refused(endpoint: &Endpoint, address: SocketAddr, config: &Config, console: &Console) -> Failure {
+    if endpoint.refused().await == SendFailure::NoRoute {
+        return link::no_route(address);
+    }
+    let patience = config.handshake_timeout().as_secs();
+    console.warn(&format!(
+        "cannot send to {address}: a firewall of this machine does not permit it; trying for {patience} s"
+    ));
+    std::future::pending().await
 }
 
 /// Waits for `connecting`, and calls `name` once if it takes longer than [`SILENCE_NAMED`].

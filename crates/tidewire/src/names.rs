@@ -231,6 +231,15 @@ mod tests {
         assert_eq!(raced(&[], true), (Poll::Ready(Err(vec![])), vec![]));
     }
 
+    #[tokio::test]
+    async fn an_address_may_have_a_zone() {
+        // The loopback interface is the first of a Linux system.
+        let found = resolve("fe80::1%lo", 7).await;
+        if cfg!(target_os = "linux") {
+            assert_eq!(found.unwrap(), ["[fe80::1%1]:7".parse().unwrap()]);
+        }
+    }
+
     #[test]
     fn a_call_that_hangs_is_abandoned_and_nothing_waits_for_it() {
         let (hold, held) = mpsc::channel::<()>();

@@ -109,7 +109,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let way = Way::to(link, args.naming.key.as_deref(), &args.via, console)?;
     // Before any route leads into the tunnel.
     let find = || link::addresses(way.first_hop(), "the link");
-    let addresses = quietly(unless_interrupted(reconnect::until_resolved(console, find)).await)?;
+    let addresses = quietly(unless_interrupted(reconnect::until_ready(console, find)).await)?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
