@@ -109,7 +109,7 @@ async fn run_client(link: &str, bytes: u64) -> Outcome<()> {
     let link: Link = link.parse()?;
     let Peer::Secret(secret) = link.peer.clone() else { return Err("a link with a secret is needed".into()) };
     let endpoint = Endpoint::bind("0.0.0.0:0".parse()?, secret, Config::default())?;
-    let connection = endpoint.connect(link.resolve()?[0]).await?;
+    let connection = endpoint.connect(link.resolve().await?[0]).await?;
     let (mut reader, mut writer) = connection.open().await?.split();
     let pattern = pattern();
     let sent = pattern.clone();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use tidewire::link::Link;
-use tidewire::{CloseCode, CloseReason, Config, ConnectError, Credentials, Endpoint, Stream, WriteHalf};
+use tidewire::{CloseCode, CloseReason, Config, ConnectError, Credentials, Endpoint, Stream, WriteHalf, names};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -65,24 +65,24 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Tries each address of the host, and opens a stream.
+    /// Connects to the first address of the host that answers (RFC 8305), and opens a stream.
     async fn run(self) -> Outcome<(Peer, Stream)> {
-        let link = self.link.clone();
-        // The system's resolver blocks.
-        let resolved = tokio::task::spawn_blocking(move || link.resolve()).await;
         let host = &self.link.host;
         let unknown = |error: &dyn std::fmt::Display| {
             Failure::new(TW_EHOSTUNREACH, format_args!("no address of `{host}`: {error}; check the host in the link"))
         };
-        let addresses = resolved.map_err(|error| unknown(&error))?.map_err(|error| unknown(&error))?;
-        let mut last = unknown(&"the name has none");
-        for address in addresses {
-            match self.try_address(address).await {
-                Ok(connected) => return Ok(connected),
-                Err(failure) => last = failure,
-            }
+        let addresses = self.link.resolve().await.map_err(|error| unknown(&error))?;
+        let none = || unknown(&"the name has none");
+        match names::race(addresses, self.stagger(), |address| self.try_address(address)).await {
+            Ok(connected) => connected.into_iter().next().ok_or_else(none),
+            Err(failures) => Err(failures.into_iter().next_back().unwrap_or_else(none)),
         }
-        Err(last)
+    }
+
+    /// When the next address is tried beside the one before it. A fixed port has room for one attempt at a
+    /// time.
+    fn stagger(&self) -> Duration {
+        if self.from.is_some_and(|from| from.port() != 0) { Duration::MAX } else { names::STAGGER }
     }
 
     async fn try_address(&self, address: SocketAddr) -> Outcome<(Peer, Stream)> {

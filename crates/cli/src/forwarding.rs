@@ -82,9 +82,10 @@ pub fn failure(error: ForwardError) -> Failure {
 }
 
 fn exit_of(answer: &Answer) -> Exit {
-    const CODES: [(Code, Exit); 5] = [
+    const CODES: [(Code, Exit); 6] = [
         (Code::NotAllowed, Exit::Authentication),
         (Code::NotListening, Exit::LocalIo),
+        (Code::InUse, Exit::LocalIo),
         (Code::Refused, Exit::Unreachable),
         (Code::Unreachable, Exit::Unreachable),
         (Code::Reset, Exit::Unreachable),

@@ -1,12 +1,15 @@
-//! Finds the link of a verb that connects: an argument, a file (`@FILE`) or `TIDEWIRE_LINK`.
+//! Finds the link of a verb that connects, an argument, a file (`@FILE`) or `TIDEWIRE_LINK`, and the
+//! addresses of its host.
 //!
 //! The verbs that connect call it once. Invariant: no error contains the secret of a link, or any part of a
 //! text that might be one.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
 use tidewire::link::Link;
+use tidewire_command::exit::{Exit, Failure};
 
 /// Environment variable that holds the link if the command line has none.
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
@@ -41,6 +44,42 @@ pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
 /// Whether an argument is a link rather than a path.
 pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
+}
+
+/// Why a connection cannot even be tried now, as before the network is up.
+#[derive(Debug, thiserror::Error)]
+enum NotReady {
+    /// The host of a link has no address, or the resolver does not find one.
+    #[error("{why}; check the host in {link}")]
+    Unresolved { why: String, link: &'static str },
+    /// This machine cannot send there.
+    #[error("no route leads to {0}: connect this machine to the network, or check the host in the link")]
+    NoRoute(SocketAddr),
+}
+
+/// The addresses of the host of `link`, at least one, in the order in which to try them. `name` says which
+/// link that is.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if the name has no address; see [`is_not_ready`].
+pub async fn addresses(link: &Link, name: &'static str) -> Result<Vec<SocketAddr>, Failure> {
+    let unresolved = |why: String| Failure::new(Exit::Unreachable, NotReady::Unresolved { why, link: name });
+    match link.resolve().await {
+        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+        Ok(_) => Err(unresolved(format!("`{}` has no address", link.host))),
+        Err(error) => Err(unresolved(format!("cannot find an address of `{}`: {error}", link.host))),
+    }
+}
+
+/// This machine has no route to an address; see [`is_not_ready`].
+pub fn no_route(address: SocketAddr) -> Failure {
+    Failure::new(Exit::Unreachable, NotReady::NoRoute(address))
+}
+
+/// Whether the only fault is that a name cannot be resolved, or that there is no route, as before the network
+/// is up.
+pub fn is_not_ready(failure: &Failure) -> bool {
+    failure.error.as_ref().is_some_and(|error| error.is::<NotReady>())
 }
 
 fn first_line(path: &Path) -> anyhow::Result<String> {

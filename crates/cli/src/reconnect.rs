@@ -15,6 +15,7 @@ use tidewire_live::Stop;
 use tokio::time::{sleep, timeout};
 
 use crate::explain::Explainer;
+use crate::link;
 use crate::session::{self, CUT_OFF, DONE};
 
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a peer that
@@ -38,8 +39,12 @@ pub enum Ended {
     Lost(String),
 }
 
-/// What ends the attempts to connect, other than a connection.
+/// What ends the attempts to connect, other than a connection. Except with [`Patience::Once`], a name that
+/// cannot be resolved and a missing route are no reason to end, also at the start: services start before
+/// networks do.
 pub enum Patience<'a> {
+    /// The first failure.
+    Once,
     /// Nothing, once the first has succeeded.
     Endless,
     /// This time after a loss: then the far end has ended by itself.
@@ -53,7 +58,7 @@ impl Patience<'_> {
     async fn first<T>(&self, attempt: impl Future<Output = Result<T, Failure>>) -> Result<Option<T>, Failure> {
         match self {
             Self::Stop(stop) => stop.unless(attempt).await.transpose(),
-            Self::Endless | Self::Silence(_) => attempt.await.map(Some),
+            Self::Once | Self::Endless | Self::Silence(_) => attempt.await.map(Some),
         }
     }
 
@@ -61,7 +66,7 @@ impl Patience<'_> {
     async fn again<T>(&self, attempts: impl Future<Output = Result<T, Failure>>) -> Result<Option<T>, Failure> {
         match self {
             Self::Silence(silence) => timeout(*silence, attempts).await.map_err(|_| gone(*silence))?.map(Some),
-            Self::Endless | Self::Stop(_) => self.first(attempts).await,
+            Self::Once | Self::Endless | Self::Stop(_) => self.first(attempts).await,
         }
     }
 }
@@ -74,7 +79,7 @@ impl Reconnect {
 
     /// Runs `job` over the connection that `connect` makes, and again over a new one whenever it is lost,
     /// until it is done. The job gets what `connect` has found out. The first attempt to connect must
-    /// succeed. If the user stops the attempts, the job is done.
+    /// succeed, except that it waits for a name and a route. If the user stops the attempts, the job is done.
     ///
     /// # Errors
     /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after [`Patience::Silence`].
@@ -90,8 +95,11 @@ impl Reconnect {
             self.replace(Some(Arc::clone(&connected)));
             Ok((connected, found))
         };
+        let first = async {
+            if matches!(patience, Patience::Once) { begin().await } else { until_ready(&self.console, &begin).await }
+        };
+        let Some((mut connected, mut found)) = patience.first(first).await? else { return Ok(()) };
         let mut attempts = Attempts::new(FIRST_PAUSE, None);
-        let Some((mut connected, mut found)) = patience.first(begin()).await? else { return Ok(()) };
         loop {
             let Ended::Lost(reason) = job(&connected.connection, found).await? else { return Ok(()) };
             self.replace(None);
@@ -207,18 +215,40 @@ impl Attempts {
     pub async fn until_connected<T, C: Future<Output = Result<T, Failure>>>(
         &mut self,
         console: &Console,
-        mut connect: impl FnMut() -> C,
+        connect: impl FnMut() -> C,
     ) -> Result<T, Failure> {
-        let begun = Instant::now();
+        let (begun, limit) = (Instant::now(), self.limit);
+        self.while_failing(console, connect, |_| limit.is_none_or(|limit| begun.elapsed() <= limit)).await
+    }
+
+    /// Repeats `connect`, with pauses, until it succeeds, or `goes_on` denies that its failure may pass.
+    async fn while_failing<T, C: Future<Output = Result<T, Failure>>>(
+        &mut self,
+        console: &Console,
+        mut connect: impl FnMut() -> C,
+        goes_on: impl Fn(&Failure) -> bool,
+    ) -> Result<T, Failure> {
         loop {
             match connect().await {
                 Ok(connected) => return Ok(connected),
-                Err(failure) if self.limit.is_some_and(|limit| begun.elapsed() > limit) => return Err(failure),
+                Err(failure) if !goes_on(&failure) => return Err(failure),
                 Err(failure) => console.say(&format!("cannot connect yet: {failure}")),
             }
             self.pause().await;
         }
     }
+}
+
+/// Makes the first attempt to connect, and repeats it, with pauses, while a name cannot be resolved or there
+/// is no route.
+///
+/// # Errors
+/// Every other failure.
+pub async fn until_ready<T, C: Future<Output = Result<T, Failure>>>(
+    console: &Console,
+    connect: impl FnMut() -> C,
+) -> Result<T, Failure> {
+    Attempts::new(FIRST_PAUSE, None).while_failing(console, connect, link::is_not_ready).await
 }
 
 #[cfg(test)]
@@ -244,6 +274,26 @@ mod tests {
         assert_eq!(attempt_at_third(None).await, (Ok(()), 3));
         assert_eq!(attempt_at_third(Some(Duration::from_secs(600))).await, (Ok(()), 3));
         assert_eq!(attempt_at_third(Some(Duration::ZERO)).await, (Err("1".into()), 1));
+    }
+
+    #[tokio::test]
+    async fn the_first_attempt_waits_for_a_name_and_for_nothing_else() {
+        // A label has at most 63 letters (RFC 1035 section 2.3.4), so no resolver asks for this name.
+        let text = format!("tidewire://{}/#{}", "x".repeat(64), tidewire::new_secret().unwrap().reveal().as_str());
+        let unresolved: tidewire::link::Link = text.parse().unwrap();
+        for (patience, wanted) in [(Patience::Endless, 2), (Patience::Once, 1)] {
+            let count = Cell::new(0);
+            let connect = async || {
+                count.set(count.get() + 1);
+                match count.get() {
+                    2 => Err(Failure::message(Exit::Unreachable, "no answer")),
+                    _ => Err(link::addresses(&unresolved, "the link").await.unwrap_err()),
+                }
+            };
+            let job = async |_: &Connection, ()| Ok(Ended::Done);
+            let ended = Reconnect::new(&Console::new(false, true)).run(patience, connect, job).await;
+            assert_eq!((count.get(), ended.unwrap_err().exit), (wanted, Exit::Unreachable));
+        }
     }
 
     #[tokio::test]

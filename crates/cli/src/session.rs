@@ -7,12 +7,14 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidewire::link::Link;
-use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
+use tidewire::{
+    CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, SendFailure, Stats, names,
+};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::{self, Console, Role, Summary};
-use tokio::task::JoinSet;
 
 use crate::backend;
+use crate::link;
 use crate::progress::Sample;
 use crate::via::Through;
 use tidewire_transfer::Outcome;
@@ -46,17 +48,21 @@ async fn connect_through(
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     backend::warn_of_relays(console);
-    let endpoint = through.open(credentials.clone(), config)?;
     let (host, port) = (&through.link().host, through.link().port);
     let patience = config.handshake_timeout().as_secs();
-    let connected = naming_silence(endpoint.connect_via(link.peer.key()), || {
+    let attempt = |address| async move {
+        let endpoint = through.open(address, credentials.clone(), config)?;
+        let connected = endpoint.connect_via(link.peer.key()).await;
+        connected.map(|connection| (endpoint, connection)).map_err(|error| through.explain(error))
+    };
+    let connecting = race(link::addresses(through.link(), "the link of the next hop").await?, names::STAGGER, attempt);
+    naming_silence(connecting, || {
         console.warn(&format!(
             "no answer through the relay {host}:{port} yet: the relay, or the other side behind it, cannot be \
              reached; trying for {patience} s"
         ));
     })
-    .await;
-    connected.map(|connection| (endpoint, connection)).map_err(|error| through.explain(error))
+    .await
 }
 
 /// Connects to the host of `link` with `credentials` (from [`crate::keys::to_open`]), and tries each of its
@@ -74,44 +80,39 @@ pub async fn connect(
 ) -> Result<(Endpoint, Connection), Failure> {
     match through {
         Some(through) => connect_through(through, link, credentials, &config, console).await,
-        None => connect_in_turn(&addresses(link)?, link, credentials, &config, console).await,
+        None => {
+            let addresses = link::addresses(link, "the link").await?;
+            connect_first(&addresses, link.peer.key(), credentials, &config, console).await
+        }
     }
 }
 
-/// The addresses of the host of `link`, at least one.
-///
-/// # Errors
-/// [`Exit::Unreachable`] if the name has no address.
-pub fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
-    let no_address = |why: &dyn std::fmt::Display| {
-        Failure::message(Exit::Unreachable, format_args!("{why}; check the host in the link"))
-    };
-    match link.resolve() {
-        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-        Ok(_) => Err(no_address(&format_args!("`{}` has no address", link.host))),
-        Err(error) => Err(no_address(&format_args!("cannot find an address of `{}`: {error}", link.host))),
-    }
-}
-
-/// Connects to the first of `addresses` that answers. The listener is the one of `link`.
+/// Connects to the first of `addresses` that answers (RFC 8305), each tried from a new local port. The next
+/// one is tried beside those that have not answered yet. `peer` is the public key of the listener, if it has
+/// one.
 ///
 /// # Errors
 /// [`Exit::Unreachable`] if nothing answers.
-pub async fn connect_in_turn(
+pub async fn connect_first(
     addresses: &[SocketAddr],
-    link: &Link,
+    peer: Option<&PublicKey>,
     credentials: &Credentials,
     config: &Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
-    let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
-    for &address in addresses {
-        match connect_to(address, credentials.clone(), link.peer.key(), config.clone(), console).await {
-            Ok(connected) => return Ok(connected),
-            Err(failure) => last = failure,
-        }
-    }
-    Err(last)
+    let attempt = |address| connect_to(address, peer, credentials, config, console);
+    let connecting = race(addresses.iter().copied(), names::STAGGER, attempt);
+    // A listener does not answer peers without the secret, so the cause cannot be told from here.
+    let secret = if matches!(credentials, Credentials::Key(_)) { "key" } else { "secret" };
+    let patience = config.handshake_timeout().as_secs();
+    naming_silence(connecting, || {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        console.warn(&format!(
+            "no answer from {} yet: the {secret} or the port is wrong, or UDP is blocked on the path; trying for {patience} s",
+            addresses.join(" and ")
+        ));
+    })
+    .await
 }
 
 /// Connects over each of `links` at once, which lead to one listener by different addresses, and keeps the
@@ -125,79 +126,80 @@ pub async fn connect_any(
     config: &Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
-    if let [link] = links {
-        return connect(link, None, credentials, config.clone(), console).await;
-    }
-    let mut attempts = JoinSet::new();
-    for link in links {
-        let (link, credentials) = (link.clone(), credentials.clone());
-        let (config, console) = (config.clone(), console.clone());
-        attempts.spawn(async move { connect(&link, None, &credentials, config, &console).await });
-    }
-    let mut last = Failure::message(Exit::Unreachable, "no address to connect to");
-    while let Some(ended) = attempts.join_next().await {
-        match ended.or_exit(Exit::Other)? {
-            Ok(connected) => {
-                attempts.abort_all();
-                while let Some(ended) = attempts.join_next().await {
-                    if let Ok(Ok((endpoint, connection))) = ended {
-                        connection.close(SURPLUS, "");
-                        tokio::spawn(async move { close(&endpoint).await });
-                    }
-                }
-                return Ok(connected);
-            }
-            Err(failure) => last = failure,
-        }
-    }
-    Err(last)
+    race(links, Duration::ZERO, |link| connect(link, None, credentials, config.clone(), console)).await
 }
 
-/// Connects to one address from a new local port. `peer` is the public key of the listener, if it has one.
+/// Attempts connections to one listener, and keeps the first that is established; see [`names::race`].
 ///
 /// # Errors
-/// [`Exit::Unreachable`] if nothing answers.
-pub async fn connect_to(
+/// The last failure.
+async fn race<C, A: Future<Output = Result<(Endpoint, Connection), Failure>>>(
+    candidates: impl IntoIterator<Item = C>,
+    stagger: Duration,
+    attempt: impl Fn(C) -> A,
+) -> Result<(Endpoint, Connection), Failure> {
+    let mut established = match names::race(candidates, stagger, attempt).await {
+        Ok(established) => established.into_iter(),
+        Err(failures) => {
+            let none = || Failure::message(Exit::Unreachable, "no address to connect to");
+            return Err(failures.into_iter().next_back().unwrap_or_else(none));
+        }
+    };
+    let first = established.next();
+    for (endpoint, connection) in established {
+        connection.close(SURPLUS, "");
+        tokio::spawn(async move { close(&endpoint).await });
+    }
+    first.ok_or_else(|| Failure::message(Exit::Other, "a connection was lost before it was used"))
+}
+
+/// Connects to one address from a new local port.
+async fn connect_to(
     address: SocketAddr,
-    credentials: Credentials,
     peer: Option<&PublicKey>,
-    config: Config,
+    credentials: &Credentials,
+    config: &Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let own = match &credentials {
-        Credentials::Key(own) => Some(own.private.public()),
-        _ => None,
+    let endpoint =
+        backend::bind(any, credentials.clone(), config.clone(), NonZeroUsize::MIN, console).or_exit(Exit::Other)?;
+    let connected = tokio::select! {
+        connected = async {
+            match peer {
+                Some(peer) => endpoint.connect_to(address, peer).await,
+                None => endpoint.connect(address).await,
+            }
+        } => connected,
+        failure = refused(&endpoint, address, config, console) => return Err(failure),
     };
-    let patience = config.handshake_timeout().as_secs();
-    let endpoint = backend::bind(any, credentials, config, NonZeroUsize::MIN, console).or_exit(Exit::Other)?;
-    let connecting = async {
-        match peer {
-            Some(peer) => endpoint.connect_to(address, peer).await,
-            None => endpoint.connect(address).await,
-        }
-    };
-    // A listener does not answer peers without the secret, so the cause cannot be told from here.
-    let secret = if own.is_some() { "key" } else { "secret" };
-    let connected = naming_silence(connecting, || {
-        console.warn(&format!(
-            "no answer from {address} yet: the {secret} or the port is wrong, or UDP is blocked on the path; trying for {patience} s"
-        ));
-    })
-    .await;
-    match connected {
-        Ok(connection) => Ok((endpoint, connection)),
-        Err(ConnectError::NoAnswer) => Err(match own {
-            Some(own) => Failure::message(
-                Exit::Unreachable,
-                format_args!(
-                    "no answer: wrong host, port or key, or the other side's --authorized-keys lacks ours, {own}"
-                ),
+    match (connected, credentials) {
+        (Ok(connection), _) => Ok((endpoint, connection)),
+        (Err(ConnectError::NoAnswer), Credentials::Key(own)) => Err(Failure::message(
+            Exit::Unreachable,
+            format_args!(
+                "no answer: wrong host, port or key, or the other side's --authorized-keys lacks ours, {}",
+                own.private.public()
             ),
-            None => Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"),
-        }),
-        Err(error) => Err(Failure::new(Exit::Unreachable, error)),
+        )),
+        (Err(ConnectError::NoAnswer), _) => {
+            Err(Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"))
+        }
+        (Err(error), _) => Err(Failure::new(Exit::Unreachable, error)),
     }
+}
+
+/// Waits until this machine has no route to `address`. What it does not permit is told: the table of
+/// connections of a firewall may have been full.
+async fn refused(endpoint: &Endpoint, address: SocketAddr, config: &Config, console: &Console) -> Failure {
+    if endpoint.refused().await == SendFailure::NoRoute {
+        return link::no_route(address);
+    }
+    let patience = config.handshake_timeout().as_secs();
+    console.warn(&format!(
+        "cannot send to {address}: a firewall of this machine does not permit it; trying for {patience} s"
+    ));
+    std::future::pending().await
 }
 
 /// Waits for `connecting`, and calls `name` once if it takes longer than [`SILENCE_NAMED`].

@@ -88,13 +88,13 @@ impl Through {
         &self.link
     }
 
-    /// The endpoint whose connections run over a hop to the relay.
+    /// The endpoint whose connections run over a hop to this address of the relay.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if choices of `config` have no use over relays, [`Exit::Unreachable`] if the host of
-    /// the relay has no address.
-    pub fn open(&self, credentials: Credentials, config: &Config) -> Result<Endpoint, Failure> {
-        let hop = hop(&self.link, self.credentials.clone())?;
+    /// [`Exit::Usage`] if choices of `config` have no use over relays.
+    pub fn open(&self, address: SocketAddr, credentials: Credentials, config: &Config) -> Result<Endpoint, Failure> {
+        let peer = self.link.peer.key().copied();
+        let hop = Hop { address, credentials: self.credentials.clone(), peer };
         Endpoint::via(hop, credentials, config).map_err(refused)
     }
 
@@ -146,23 +146,6 @@ impl Relayed {
         })?;
         Ok((endpoint, hop_peer))
     }
-}
-
-/// The hop that `link` leads to, by the first address of its host.
-///
-/// # Errors
-/// [`Exit::Unreachable`] if the host has no address.
-pub fn hop(link: &Link, credentials: Credentials) -> Result<Hop, Failure> {
-    let unknown = |error: &dyn std::fmt::Display| {
-        let host = &link.host;
-        Failure::message(
-            Exit::Unreachable,
-            format_args!("cannot find an address of `{host}`: {error}; check the host in the link of the next hop"),
-        )
-    };
-    let addresses = link.resolve().map_err(|error| unknown(&error))?;
-    let address = addresses.first().copied().ok_or_else(|| unknown(&"it has none"))?;
-    Ok(Hop { address, credentials, peer: link.peer.key().copied() })
 }
 
 /// Refuses one secret for the ends and for a hop: the relay could read and write all that the ends send.

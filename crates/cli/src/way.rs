@@ -134,7 +134,7 @@ impl Way {
         match self.through {
             // The endpoint of a hop resolves the relay itself.
             Some(_) => self.connect(config, console).await,
-            None => session::connect_in_turn(addresses, &self.first, &self.credentials, config, console).await,
+            None => session::connect_first(addresses, self.first.peer.key(), &self.credentials, config, console).await,
         }
     }
 

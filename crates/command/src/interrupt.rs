@@ -86,7 +86,7 @@ pub async fn unless_hung_up<T>(job: impl Future<Output = Result<T, Failure>>) ->
 ///
 /// # Errors
 /// The failure of `ended`; [`Exit::Sigint`] without a message.
-pub fn quietly(ended: Result<(), Failure>) -> Result<(), Failure> {
+pub fn quietly<T>(ended: Result<T, Failure>) -> Result<T, Failure> {
     ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
 }
 

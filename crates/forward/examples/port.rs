@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::{Arc, mpsc};
 
 use tidewire::{Config, Endpoint, Secret, new_secret};
-use tidewire_forward::{Allowed, MAX_STREAMS, Near, News, Ports, Report, Rule, Target};
+use tidewire_forward::{Allowed, Far, MAX_STREAMS, Near, News, Ports, Report, Rule, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -25,11 +25,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The far end allows this target and nothing else.
     let far = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), config.clone())?;
-    let (address, allowed) = (far.local_addr(), Arc::new(Allowed::new([Rule::from(&target)])));
+    let (address, end) = (far.local_addr(), Arc::new(Far::new(Allowed::new([Rule::from(&target)]))));
     tokio::spawn(async move {
         let report: Report = Arc::new(|news| println!("far:  {news:?}"));
         while let Ok(connection) = far.accept().await {
-            tidewire_forward::serve(&connection, &allowed, &report).await;
+            tidewire_forward::serve(&connection, &end, &report).await;
         }
     });
 

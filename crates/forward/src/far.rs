@@ -14,13 +14,28 @@ use crate::error::CarryError;
 use crate::header::{Answer, Code, Request, read_request};
 use crate::listener::{self, Limits};
 use crate::news::{News, Report, tell};
+use crate::openings::Openings;
 use crate::target::Target;
 use crate::{REQUEST_PATIENCE, outward};
+
+/// A far end: what its clients may reach and open, and the ports that are open for them.
+#[derive(Debug)]
+pub struct Far {
+    allowed: Allowed,
+    openings: Arc<Openings>,
+}
+
+impl Far {
+    /// A far end without clients.
+    pub fn new(allowed: Allowed) -> Self {
+        Self { allowed, openings: Arc::default() }
+    }
+}
 
 /// What the streams of one connection share.
 struct Served {
     connection: Connection,
-    allowed: Arc<Allowed>,
+    far: Arc<Far>,
     report: Report,
     limits: Limits,
     connects: watch::Sender<Connects>,
@@ -34,13 +49,14 @@ struct Connects {
     has_failed: bool,
 }
 
-/// Serves a connection until it is closed. Dropping it drops all TCP connections that it carries.
-pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, report: &Report) {
+/// Serves a connection until it is closed. Dropping it drops all TCP connections that it carries. Of two
+/// connections with one key, the one that is served first is the older one.
+pub async fn serve(connection: &Connection, far: &Arc<Far>, report: &Report) {
     let served = Arc::new(Served {
         connection: connection.clone(),
-        allowed: Arc::clone(allowed),
+        far: Arc::clone(far),
         report: Arc::clone(report),
-        limits: Limits::default(),
+        limits: Limits::new(far.openings.session(connection.peer_key()), &far.openings),
         connects: watch::Sender::default(),
     });
     let mut streams = JoinSet::new();
@@ -64,7 +80,7 @@ impl Served {
         let Ok(Ok(request)) = timeout(REQUEST_PATIENCE, read_request(&mut stream)).await else { return };
         match request {
             Ok(Request::Check(target)) => {
-                let answer = self.allowed.target(&target).err().unwrap_or_else(|| Answer::new(Code::Ready, ""));
+                let answer = self.far.allowed.target(&target).err().unwrap_or_else(|| Answer::new(Code::Ready, ""));
                 outward::end(stream, &answer).await;
                 if !answer.is_ready() {
                     self.tell(&target.to_string(), &Copied::default(), Err(CarryError::Refused(answer)));
@@ -72,7 +88,7 @@ impl Served {
             }
             Ok(Request::Connect(target)) => self.connect(stream, &target).await,
             Ok(Request::Listen { id, address }) => {
-                let ended = match self.allowed.listen(address) {
+                let ended = match self.far.allowed.listen(address) {
                     Ok(()) => {
                         listener::listen(stream, &self.connection, (id, address), &self.limits, &self.report).await
                     }
@@ -101,7 +117,7 @@ impl Served {
     async fn connect(&self, stream: Stream, target: &Target) {
         self.connects.send_modify(|connects| connects.open += 1);
         let carried = Copied::default();
-        let ended = outward::carry(stream, target, &self.allowed, self.connection.share(), &carried).await;
+        let ended = outward::carry(stream, target, &self.far.allowed, self.connection.share(), &carried).await;
         let has_failed = ended.is_err();
         self.tell(&target.to_string(), &carried, ended);
         self.connects.send_modify(|connects| {

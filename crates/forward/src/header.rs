@@ -68,6 +68,8 @@ pub enum Code {
     NotListening = 5,
     /// A TCP connection was reset, so its target may lack bytes.
     Reset = 6,
+    /// The port is in use, and may become free.
+    InUse = 7,
 }
 
 /// What the other end says to a [`Request`].
@@ -112,6 +114,7 @@ impl std::fmt::Display for Answer {
             4 => f.write_str("the far side is of another version"),
             5 => f.write_str("the far side cannot open the port"),
             6 => f.write_str("reset by the target, which may lack bytes"),
+            7 => f.write_str("the port is in use at the far side"),
             other => write!(f, "refused with the unknown code {other}"),
         }?;
         match self.detail.as_str() {

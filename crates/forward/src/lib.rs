@@ -3,8 +3,8 @@
 //! The caller makes and keeps the connection. At the near end, a [`Near`] opens the ports that [`Ports`]
 //! names. [`Near::begin`] checks the first connection, [`Near::run`] forwards over it until it is lost; the
 //! caller connects again and calls [`Near::run`] with the new connection, while the ports stay open. At the
-//! far end, [`serve`] carries one connection. What happens meanwhile is told to a closure, as [`News`].
-//! [`single`] carries the standard input and output of a process instead of TCP connections.
+//! far end, [`serve`] carries one connection of a [`Far`]. What happens meanwhile is told to a closure, as
+//! [`News`]. [`single`] carries the standard input and output of a process instead of TCP connections.
 //! `examples/port.rs` has both ends in one process.
 //!
 //! At either end, a TCP connection that one side accepted becomes a stream, and the other side connects to
@@ -22,6 +22,7 @@ pub mod header;
 mod listener;
 mod near;
 mod news;
+mod openings;
 mod outward;
 pub mod own;
 mod remote;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 pub use allowed::{Allowed, HostPattern, Rule};
 pub use error::{Asked, CarryError, ForwardError};
-pub use far::serve;
+pub use far::{Far, serve};
 pub use near::{Near, Ports};
 pub use news::{Carried, News, Report};
 pub use target::{PortForward, SocksForward, Target, TargetError};

@@ -18,20 +18,25 @@ use crate::copy::{Copied, Copier};
 use crate::error::CarryError;
 use crate::header::{Answer, Code, Request, write_answer};
 use crate::news::{News, Report, tell};
+use crate::openings::{Opening, Openings, Session};
 use crate::sockets::Port;
 use crate::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward};
 
-/// The limits of one client's ports.
+/// One client's session, and the limits of its ports.
 pub(crate) struct Limits {
+    session: Session,
+    openings: Arc<Openings>,
     /// Places of open ports.
     ports: Arc<Semaphore>,
     /// Places of carried connections, for all ports together.
     room: Arc<Semaphore>,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { ports: Arc::new(Semaphore::new(MAX_PORTS)), room: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
+impl Limits {
+    /// The limits of a new session.
+    pub(crate) fn new(session: Session, openings: &Arc<Openings>) -> Self {
+        let [ports, room] = [MAX_PORTS, MAX_CONNECTIONS].map(|most| Arc::new(Semaphore::new(most)));
+        Self { session, openings: Arc::clone(openings), ports, room }
     }
 }
 
@@ -44,8 +49,8 @@ struct Accepted {
     port: Weak<Port>,
 }
 
-/// Opens a port that is allowed, and accepts TCP connections until the client lets it go. A refusal is
-/// returned after it was sent.
+/// Opens a port that is allowed, and accepts TCP connections until the client lets it go, or takes it over in
+/// a later session. A refusal is returned after it was sent.
 ///
 /// # Errors
 /// [`CarryError::NotOpened`] if the port is in use, or there are too many.
@@ -57,44 +62,44 @@ pub(crate) async fn listen(
     report: &Report,
 ) -> Result<(), CarryError> {
     let opened = match Arc::clone(&limits.ports).try_acquire_owned() {
-        Ok(place) => Port::listen(address).map(|port| (place, port)).map_err(|error| error.to_string()),
-        Err(_) => Err(format!("it has {MAX_PORTS} open ports")),
+        Ok(place) => limits.openings.open(limits.session, address).await.map(|opening| (place, opening)),
+        Err(_) => Err(Answer::new(Code::NotListening, format!("it has {MAX_PORTS} open ports"))),
     };
-    let (place, port) = match opened {
+    let (place, opening) = match opened {
         Ok(opened) => opened,
-        Err(why) => {
-            outward::end(stream, &Answer::new(Code::NotListening, why.as_str())).await;
-            return Err(CarryError::NotOpened(why));
+        Err(answer) => {
+            outward::end(stream, &answer).await;
+            return Err(CarryError::NotOpened(answer.detail));
         }
     };
-    let (address, peer) = (port.address(), connection.remote().to_string());
+    let (address, peer) = (opening.port.address(), connection.remote().to_string());
     if write_answer(&mut stream, &Answer::new(Code::Ready, address.to_string())).await.is_err() {
         return Ok(());
     }
     report(&News::Listening { port: address, to: &peer });
-    let port = Arc::new(port);
     let (connection, report) = (connection.clone(), Arc::clone(report));
-    let accepted = Arc::new(Accepted { connection, report, id, address, port: Arc::downgrade(&port) });
-    let carrying = accepted.accept(stream, port, &limits.room).await;
+    let accepted = Arc::new(Accepted { connection, report, id, address, port: Arc::downgrade(&opening.port) });
+    let carrying = accepted.accept(stream, opening, &limits.room).await;
     drop(place);
     carrying.join_all().await;
     Ok(())
 }
 
 impl Accepted {
-    /// Accepts until the client's direction of `stream` ends. Then it closes the port, and returns the tasks
-    /// of the TCP connections.
-    async fn accept(self: Arc<Self>, mut stream: Stream, port: Arc<Port>, room: &Arc<Semaphore>) -> JoinSet<()> {
+    /// Accepts until the client's direction of `stream` ends, or the client wants the port in a later
+    /// session. Then it closes the port, and returns the tasks of the TCP connections.
+    async fn accept(self: Arc<Self>, mut stream: Stream, opening: Opening, room: &Arc<Semaphore>) -> JoinSet<()> {
         let mut carrying = JoinSet::new();
         // The client sends nothing after its request.
         let mut over = [0];
         loop {
             let accepted = async {
                 let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
-                port.accept().await.map(|(tcp, peer)| (tcp, peer, place))
+                opening.port.accept().await.map(|(tcp, peer)| (tcp, peer, place))
             };
             tokio::select! {
                 _ = stream.read(&mut over) => break,
+                () = opening.wanted() => break,
                 accepted = accepted => match accepted {
                     Ok((tcp, peer, place)) => {
                         carrying.spawn(Arc::clone(&self).carry(tcp, peer, place));
@@ -107,7 +112,7 @@ impl Accepted {
                 Some(_) = carrying.join_next() => {}
             }
         }
-        drop((port, stream));
+        drop((opening, stream));
         (self.report)(&News::Closed { port: self.address });
         carrying
     }

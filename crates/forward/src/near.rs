@@ -41,7 +41,7 @@ pub struct Near {
     /// The current connection, or `None` while it is lost.
     current: watch::Sender<Option<Connection>>,
     /// Streams that keep the ports of the far side open, from [`Near::begin`] to the first [`Near::run`].
-    opened: Vec<Stream>,
+    opened: Vec<Option<Stream>>,
     tasks: JoinSet<()>,
 }
 
@@ -72,8 +72,9 @@ impl Near {
     /// begins to accept at the ports of this side. [`Near::run`] with the same connection is called next.
     ///
     /// # Errors
-    /// [`ForwardError::Refused`] if a target or port is not allowed, or a port is in use at the far side;
-    /// [`ForwardError::Lost`] if the connection is lost.
+    /// [`ForwardError::Refused`] if a target or port is not allowed, or a port cannot be opened at the far
+    /// side; [`ForwardError::Lost`] if the connection is lost. A port that is in use there is no error: it is
+    /// asked for until it is free.
     pub async fn begin(&mut self, connection: &Connection) -> Result<(), ForwardError> {
         for target in &self.targets {
             check(connection, target).await?;

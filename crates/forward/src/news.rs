@@ -40,7 +40,7 @@ pub enum News<'a> {
         /// The port, as the user named it.
         port: SocketAddr,
     },
-    /// The far side does not open a port of `-R` again. This side goes on to ask, and tells this once.
+    /// The far side does not open a port of `-R` now. This side goes on to ask, and tells this once.
     FarRefused {
         /// The port, as the user named it.
         port: SocketAddr,

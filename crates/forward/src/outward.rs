@@ -5,9 +5,10 @@
 //! only if they name that address.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::Stream;
+use tidewire::{Stream, names};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -52,35 +53,60 @@ pub(crate) async fn end(mut stream: Stream, answer: &Answer) {
     }
 }
 
-/// Connects to the first address of the target that accepts.
+/// Connects to the first address of the target that accepts (RFC 8305).
 async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<TcpStream, Answer> {
     let reach = allowed.target(target)?;
-    let mut failure = Answer::new(Code::Unreachable, "its name has no address");
     let try_all = async {
-        let addresses = tokio::net::lookup_host((target.host(), target.port()))
+        let addresses = names::resolve(target.host(), target.port())
             .await
             .map_err(|error| Answer::new(Code::Unreachable, error.to_string()))?;
-        for address in addresses {
-            let is_refused = match reach {
-                Reach::Everywhere => false,
-                Reach::Named => is_private_to_host(address.ip()),
-                Reach::OtherHosts => is_private_to_host(address.ip()) || is_own(address.ip()),
-            };
-            if is_refused {
-                failure =
-                    Answer::new(Code::NotAllowed, format!("its name leads to {}: name that address", address.ip()));
-                continue;
-            }
-            match sockets::connect(address, share).await {
-                Ok(tcp) => return Ok(tcp),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    failure = Answer::new(Code::Refused, address.to_string());
-                }
-                Err(error) => failure = Answer::new(Code::Unreachable, format!("{address}: {error}")),
-            }
+        let attempt = |address| connect_to(address, reach, share);
+        match names::race(addresses, names::STAGGER, attempt).await {
+            Ok(connected) => connected.into_iter().next().ok_or_else(none),
+            Err(failures) => Err(failures.into_iter().next_back().unwrap_or_else(none)),
         }
-        Err(failure)
     };
     let late = |_| Answer::new(Code::Unreachable, format!("it did not answer within {} s", CONNECT_PATIENCE.as_secs()));
     timeout(CONNECT_PATIENCE, try_all).await.map_err(late)?
+}
+
+/// The answer for a name that leads nowhere.
+fn none() -> Answer {
+    Answer::new(Code::Unreachable, "its name has no address")
+}
+
+/// Connects to one address of a target, if the target may lead there.
+async fn connect_to(address: SocketAddr, reach: Reach, share: usize) -> Result<TcpStream, Answer> {
+    let is_refused = match reach {
+        Reach::Everywhere => false,
+        Reach::Named => is_private_to_host(address.ip()),
+        Reach::OtherHosts => is_private_to_host(address.ip()) || is_own(address.ip()),
+    };
+    if is_refused {
+        let why = format!("its name leads to {}: name that address", address.ip());
+        return Err(Answer::new(Code::NotAllowed, why));
+    }
+    sockets::connect(address, share).await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => Answer::new(Code::Refused, address.to_string()),
+        _ => Answer::new(Code::Unreachable, format!("{address}: {error}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_no_rule_covers_is_refused_before_it_is_tried() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        for reach in [Reach::OtherHosts, Reach::Named] {
+            let refused = connect_to(address, reach, 2_400).await.unwrap_err();
+            assert!(refused.is(Code::NotAllowed) && refused.detail.contains("127.0.0.1"), "{refused}");
+            assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "nothing was sent");
+        }
+        assert!(connect_to(address, Reach::Everywhere, 2_400).await.is_ok());
+        assert!(listener.accept().is_ok());
+    }
 }

@@ -36,16 +36,22 @@ impl Remote {
         Self { forwards: forwards.to_vec(), allowed, report: Arc::clone(report) }
     }
 
-    /// Asks for all ports over the first connection, and returns the streams that keep them open.
+    /// Asks for all ports over the first connection, and returns the streams that keep them open. There is
+    /// none for a port that is in use: that is told, and [`Remote::run`] asks again.
     ///
     /// # Errors
     /// [`ForwardError::Refused`] if a port is not allowed or cannot be opened, [`ForwardError::Lost`] if the
     /// connection is lost.
-    pub(crate) async fn open_all(&self, connection: &Connection) -> Result<Vec<Stream>, ForwardError> {
+    pub(crate) async fn open_all(&self, connection: &Connection) -> Result<Vec<Option<Stream>>, ForwardError> {
         let mut streams = Vec::new();
         for (id, forward) in self.forwards.iter().enumerate() {
-            let opened = self.open(connection, id, forward).await;
-            let opened = opened.and_then(|opened| opened.map_err(io::Error::other));
+            let opened = match self.open(connection, id, forward).await {
+                Ok(Err(answer)) if answer.is(Code::InUse) => {
+                    (self.report)(&News::FarRefused { port: forward.listen, answer: &answer });
+                    Ok(None)
+                }
+                opened => opened.and_then(|opened| opened.map(Some).map_err(io::Error::other)),
+            };
             streams.push(opened.map_err(|error| ForwardError::of(Asked::Port(forward.listen), error))?);
         }
         Ok(streams)
@@ -59,7 +65,7 @@ impl Remote {
     /// Carries what the far side accepts, and keeps its ports open, until the connection is closed. `opened`
     /// has the streams of [`Remote::open_all`] over this connection; without them, the ports are asked for
     /// until they are open.
-    pub(crate) async fn run(self: Arc<Self>, connection: Connection, opened: Vec<Stream>) {
+    pub(crate) async fn run(self: Arc<Self>, connection: Connection, opened: Vec<Option<Stream>>) {
         let (mut tasks, mut opened) = (JoinSet::new(), opened.into_iter());
         for id in 0..self.forwards.len() {
             let (remote, connection, stream) = (Arc::clone(&self), connection.clone(), opened.next());
@@ -79,10 +85,15 @@ impl Remote {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Asks for one port until it is open, and again whenever the far side closes it.
-    async fn keep_open(&self, connection: &Connection, id: usize, mut stream: Option<Stream>) {
+    /// Asks for one port until it is open, and again whenever the far side closes it. `asked` has the result
+    /// of [`Remote::open_all`], if it was called.
+    async fn keep_open(&self, connection: &Connection, id: usize, asked: Option<Option<Stream>>) {
         let Some(forward) = self.forwards.get(id) else { return };
-        let mut is_told = false;
+        let mut is_told = asked.as_ref().is_some_and(Option::is_none);
+        let mut stream = asked.flatten();
+        if is_told {
+            sleep(PAUSE).await;
+        }
         loop {
             match &mut stream {
                 // The far side sends nothing after its answer. Its end says that the port is closed.

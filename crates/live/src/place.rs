@@ -108,7 +108,8 @@ fn network(text: &str, rtp: Option<u32>) -> Result<Network, BadPlace> {
     Ok(network)
 }
 
-/// Finds the address of `HOST:PORT`. Without a host, it is every local IPv4 address.
+/// Finds the address of `HOST:PORT`. Without a host, it is every local IPv4 address. A name may take the
+/// system long: call this in a thread that nobody waits for (`tidewire::names::apart`).
 ///
 /// # Errors
 /// See [`BadPlace`].
@@ -117,7 +118,12 @@ pub fn resolve(text: &str) -> Result<SocketAddr, BadPlace> {
         let port = port.parse().map_err(|_| bad(format!("`{port}` is not a port")))?;
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
     }
-    let mut found = text.to_socket_addrs().map_err(|error| bad(format!("no address and port: {error}")))?;
+    // An address with a zone, as in [fe80::1%eth0]:5000: the system takes it without brackets only.
+    let zoned = text.strip_prefix('[').and_then(|rest| rest.split_once("]:")).filter(|(host, _)| host.contains('%'));
+    let zoned = zoned.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    #[expect(clippy::disallowed_methods, reason = "the verb parses places in a thread that nobody waits for")]
+    let found = zoned.map_or_else(|| text.to_socket_addrs(), |zoned| zoned.to_socket_addrs());
+    let mut found = found.map_err(|error| bad(format!("no address and port: {error}")))?;
     found.next().ok_or_else(|| bad("the name has no address"))
 }
 
@@ -144,6 +150,8 @@ mod tests {
         assert_eq!((group.address, group.interface, group.hops, group.rtp), wanted);
         assert_eq!((network("rtp://:1").rtp, network("rtp://:1?clock=48000").rtp), (Some(90_000), Some(48_000)));
         assert_eq!(network("udp://[::1]:7").address, "[::1]:7".parse().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(network("udp://[fe80::1%lo]:7").address, "[fe80::1%1]:7".parse().unwrap());
         assert_eq!("-".parse::<Place>().unwrap(), Place::Standard);
         for text in ["file:/a/b.ts", "file:///a/b.ts"] {
             assert_eq!(text.parse::<Place>().unwrap(), Place::File("/a/b.ts".into()));

@@ -118,8 +118,7 @@ impl Driver {
         for batch in 0..BATCHES {
             let Poll::Ready(refused) = self.port.flush(cx) else { return self.wait_for_room(cx) };
             if let Some((transmit, failure)) = refused {
-                let now = self.shared.clock.now();
-                self.shared.lock().endpoint.handle_send_failure(now, &transmit, failure);
+                self.shared.refused(&transmit, failure);
             }
             let shared = Arc::clone(&self.shared);
             let mut state = shared.lock();

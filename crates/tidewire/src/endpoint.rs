@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidewire_proto::config::Config;
-use tidewire_proto::connection::CloseReason;
+use tidewire_proto::connection::{CloseReason, SendFailure};
 use tidewire_proto::crypto::{AwsLc, PublicKey};
 use tidewire_proto::endpoint::{EndpointConfig, EndpointStats, Shard};
 use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
@@ -305,6 +305,13 @@ impl Endpoint {
     pub async fn accept(&self) -> Result<Connection, EndpointEnded> {
         let (shared, (slot, remote)) = self.next(State::accept).await?;
         Ok(Connection::new(shared, slot, remote))
+    }
+
+    /// Waits until this machine refuses to send a datagram, and says why: [`SendFailure::NoRoute`] or
+    /// [`SendFailure::NotPermitted`]. Connections go on to try, but know nothing of it. Only the machine
+    /// itself says so, never a message of the network. [`Self::via`] and [`Self::behind`] do not tell.
+    pub async fn refused(&self) -> SendFailure {
+        self.wait_for(|| self.shards.iter().find_map(|shared| shared.lock().refusal)).await
     }
 
     /// Waits for the next peer that is refused because its key is not authorized. Such a peer gets no answer.

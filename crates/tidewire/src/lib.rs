@@ -93,6 +93,7 @@ mod endpoint;
 pub mod link;
 mod log;
 mod mail;
+pub mod names;
 mod port;
 mod relay;
 mod shared;
@@ -115,7 +116,7 @@ pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::{Code, SourceId};
 pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
 pub use tidewire_proto::connection::{
-    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, Outgoing,
+    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, Outgoing, SendFailure,
 };
 pub use tidewire_proto::crypto::{
     Aead, KeyLog, LoggedKey, PrivateKey, PublicKey, Sealer, Secret, TextError, TextFault, TextKind,

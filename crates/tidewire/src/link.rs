@@ -5,12 +5,14 @@
 //! that might be one.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use tidewire_proto::crypto::{PublicKey, Secret, TextError, TextKind};
 use tidewire_units::{Rate, parse_duration};
+
+use crate::names;
 
 /// The port of a link without a port.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -123,20 +125,17 @@ impl Link {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Resolves the host with the resolver of the system.
+    /// Resolves the host with the resolver of the system; see [`names::resolve`].
     ///
     /// # Errors
     /// The error of the resolver.
-    pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
-        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    pub async fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        names::resolve(&self.host, self.port).await
     }
 
     /// Returns the whole link with its secret. Only the listener that made the secret prints it.
     pub fn reveal(&self) -> String {
-        let host = match self.host.parse::<IpAddr>() {
-            Ok(IpAddr::V6(_)) => format!("[{}]", self.host),
-            _ => self.host.clone(),
-        };
+        let host = if is_v6(&self.host) { format!("[{}]", self.host) } else { self.host.clone() };
         let query: Vec<String> = self.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         format!("tidewire://{host}:{}/{query}#{}", self.port, self.peer.reveal())
@@ -164,7 +163,7 @@ fn parse_authority(authority: &str) -> Result<(String, u16), LinkError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or_else(|| LinkError::Host(authority.into()))?;
-            if !matches!(host.parse(), Ok(IpAddr::V6(_))) {
+            if !is_v6(host) {
                 return Err(LinkError::Host(host.into()));
             }
             match port {
@@ -178,10 +177,9 @@ fn parse_authority(authority: &str) -> Result<(String, u16), LinkError> {
             None => (authority, None),
         },
     };
-    let ordinary = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
     match host {
         "" => return Err(LinkError::NoHost),
-        host if !host.chars().all(ordinary) => return Err(LinkError::Host(host.into())),
+        host if !is_v6(host) && !host.chars().all(is_ordinary) => return Err(LinkError::Host(host.into())),
         _ => {}
     }
     let port = match port {
@@ -192,6 +190,16 @@ fn parse_authority(authority: &str) -> Result<(String, u16), LinkError> {
         },
     };
     Ok((host.to_owned(), port))
+}
+
+fn is_ordinary(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':')
+}
+
+/// Whether this is an IPv6 address, with or without a zone (RFC 4007 section 11): `fe80::1%eth0`.
+fn is_v6(host: &str) -> bool {
+    let (address, zone) = host.split_once('%').unwrap_or((host, "-"));
+    address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty() && zone.chars().all(is_ordinary)
 }
 
 fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
@@ -243,7 +251,13 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_what_is_read() {
-        for text in ["192.0.2.7:7701/", "[2001:db8::1]:7700/", "example.org:1/", "h:9/?latency=80ms&maxbw=20mbit"] {
+        for text in [
+            "192.0.2.7:7701/",
+            "[2001:db8::1]:7700/",
+            "[fe80::1%eth0]:7700/",
+            "example.org:1/",
+            "h:9/?latency=80ms&maxbw=20mbit",
+        ] {
             let link = parse(text).unwrap();
             assert_eq!(link.reveal(), format!("tidewire://{text}#{}", secret()));
         }
@@ -256,6 +270,10 @@ mod tests {
     fn what_is_wrong_is_named() {
         assert_eq!(parse("2001:db8::1:7700/"), Err(LinkError::Host("2001:db8::1:7700".into())));
         assert_eq!(parse("[host]:1/"), Err(LinkError::Host("host".into())));
+        for text in ["fe80::1%", "fe80::1%a b", "host%eth0"] {
+            assert_eq!(parse(&format!("[{text}]:1/")), Err(LinkError::Host(text.into())));
+        }
+        assert_eq!(parse("10.0.0.1%eth0/"), Err(LinkError::Host("10.0.0.1%eth0".into())));
         assert_eq!(parse(":7700/"), Err(LinkError::NoHost));
         assert_eq!(parse("h:0/"), Err(LinkError::Port("0".into())));
         assert_eq!(parse("h:65536/"), Err(LinkError::Port("65536".into())));

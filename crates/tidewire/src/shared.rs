@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 
 use tidewire_proto::Time;
 use tidewire_proto::connection::{
-    CloseCode, CloseReason, Connection, Event, JobDone, StreamId, WakeReason, WriteError,
+    CloseCode, CloseReason, Connection, Event, JobDone, SendFailure, StreamId, Transmit, WakeReason, WriteError,
 };
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub stopped: bool,
     /// True if the endpoint's handle was dropped. The driver then ends with the last connection.
     pub abandoned: bool,
+    /// Why this machine does not send at all, since it refused a datagram for that reason.
+    pub refusal: Option<SendFailure>,
     /// The driver's task while it sleeps, and when it will look at the protocol without being woken.
     driver: Option<Waker>,
     due: Time,
@@ -107,6 +109,7 @@ impl Shared {
             ended: None,
             stopped: false,
             abandoned: false,
+            refusal: None,
             driver: None,
             due: Time::ZERO,
         };
@@ -212,6 +215,17 @@ impl Shared {
     pub fn drop_writer(&self, handle: ConnectionHandle, id: StreamId) {
         self.lock().drop_half(handle, id, |waiting| (waiting.writer, waiting.writer_gone) = (None, true));
         self.wake_driver();
+    }
+
+    /// Called when the system refused a batch.
+    pub fn refused(&self, transmit: &Transmit, failure: SendFailure) {
+        let mut state = self.lock();
+        state.endpoint.handle_send_failure(self.clock.now(), transmit, failure);
+        let is_local = matches!(failure, SendFailure::NoRoute | SendFailure::NotPermitted);
+        if is_local && state.refusal.replace(failure) != Some(failure) {
+            drop(state);
+            self.changed.notify_waiters();
+        }
     }
 
     /// Called when the last handle of a connection was dropped.

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidewire::names;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{self, quietly, unless_interrupted};
 use tidewire_command::options::Output;
@@ -127,7 +128,7 @@ impl Settings {
 /// Ctrl-C.
 pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let config = configure(&args)?;
-    let target = target(&args.to)?;
+    let target = quietly(unless_interrupted(target(args.to.clone())).await)?;
     interrupt::heed();
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
@@ -164,15 +165,18 @@ fn configure(args: &LinkArgs) -> Result<DuplexConfig, Failure> {
     Ok(config)
 }
 
-fn target(to: &str) -> Result<SocketAddr, Failure> {
+async fn target(to: String) -> Result<SocketAddr, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::message(
             Exit::Usage,
             format_args!("--to: `{to}` is not an address: {why}; write for example 127.0.0.1:7700"),
         )
     };
-    let mut addresses = to.to_socket_addrs().map_err(|error| wrong(&error))?;
-    addresses.next().ok_or_else(|| wrong(&"the name has no address"))
+    let name = to.clone();
+    #[expect(clippy::disallowed_methods, reason = "in a thread that nobody waits for")]
+    let call = move || name.to_socket_addrs().map(|mut found| found.next());
+    let first = names::apart(call).await.flatten().map_err(|error| wrong(&error))?;
+    first.ok_or_else(|| wrong(&"the name has no address"))
 }
 
 fn tell(stats: &ProxyStats, console: &Console) {

@@ -4,12 +4,12 @@
 //! sees it. Behind an address translator that is a private address, so the addresses of the name that ssh
 //! connected to follow.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
 
 use tidewire::link::Link;
+use tidewire::names;
 use tidewire_command::exit::{Exit, Failure};
-use tokio::net::lookup_host;
 use tokio::process::Command;
 
 use super::host::Host;
@@ -23,9 +23,8 @@ const MOST: usize = 3;
 /// # Errors
 /// [`Exit::Unreachable`] if neither the far end nor the name has an address.
 pub async fn candidates(link: Link, host: &Host, name: &str) -> Result<(Link, Vec<Link>), Failure> {
-    let found = lookup_host((name, link.port)).await;
-    let named: Vec<IpAddr> =
-        found.map(|found| found.take(MOST).map(|address| address.ip()).collect()).unwrap_or_default();
+    let found = names::resolve(name, link.port).await.unwrap_or_default();
+    let named: Vec<IpAddr> = found.iter().take(MOST).map(SocketAddr::ip).collect();
     let mut links = choose(&link.host, &named).into_iter().map(|host| Link { host, ..link.clone() });
     let first = links.next().ok_or_else(|| {
         Failure::message(

@@ -136,7 +136,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let ended = match &args.single {
         Some(target) => {
             let job = async |connection: &Connection, ()| carry(connection, target).await;
-            unless_hung_up(reconnect.run(Patience::Endless, connect, job)).await
+            unless_hung_up(reconnect.run(Patience::Once, connect, job)).await
         }
         None => {
             let mut is_begun = false;

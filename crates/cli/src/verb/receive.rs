@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidewire::{CloseReason, Connection, Endpoint};
 use tidewire_units::parse_size;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::listen::{self, Listen, Naming};
 use crate::progress::Meter;
-use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, SURPLUS};
 use crate::ssh::FarVerb;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::watch::WatchArgs;
@@ -113,6 +113,9 @@ struct Ended {
 impl Until {
     /// Whether this was the last connection. `others` says whether another one is open.
     fn is_last(&mut self, ended: &Ended, others: bool) -> bool {
+        if is_surplus(&ended.reason) {
+            return false;
+        }
         let cut_off =
             ended.transfer.as_ref().is_err_and(|failure| matches!(failure.exit, Exit::Interrupted | Exit::Unreachable));
         if self.vigil.is_kept() {
@@ -123,6 +126,11 @@ impl Until {
         let superseded = ended.transfer.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && others;
         self.once && !superseded
     }
+}
+
+/// Whether the sender reached this end by another address too, and goes on over that connection.
+fn is_surplus(reason: &CloseReason) -> bool {
+    matches!(reason, CloseReason::Peer { code: SURPLUS, .. })
 }
 
 /// Accepts connections while it is polled, or until the last one is over. Their transfers run until `stop` is
@@ -177,6 +185,11 @@ async fn transfer(
         _ = stopped.changed() => Err(Failure::reported(Exit::Sigint)),
     };
     let elapsed = begun.elapsed();
+    let closed = tokio::time::timeout(Duration::ZERO, connection.closed()).await;
+    if closed.is_ok_and(|reason| is_surplus(&reason)) {
+        // Nothing was sent over it, and nothing is to be told.
+        return Err(Failure::reported(Exit::Unreachable));
+    }
     if received.is_ok() {
         // The sender closes after it has received the last answer. Closing first could cut that answer off.
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;

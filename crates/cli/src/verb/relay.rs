@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire::{CloseCode, CloseReason, Config, Credentials, RateControl, Relay, RelayCounts, Relaying, Report};
+use tidewire::{CloseCode, CloseReason, Config, Credentials, Hop, RateControl, Relay, RelayCounts, Relaying, Report};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::Output;
@@ -16,7 +16,6 @@ use crate::keys;
 use crate::link;
 use crate::listen::{self, Links, Listen, Naming};
 use crate::session::CLOSE_WAIT;
-use crate::via;
 
 /// Time between two reports of the state with `--json`; that of `tunnel`.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -151,7 +150,9 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         (Some(_), Credentials::Key(_)) => credentials.clone(),
         _ => keys::to_open(&next, args.naming.key.as_deref(), &console)?,
     };
-    let hop = via::hop(&next, onward)?;
+    let found = quietly(unless_interrupted(link::addresses(&next, "the link of the next hop")).await)?;
+    let address = found.first().copied().ok_or_else(|| Failure::message(Exit::Unreachable, "no next hop"))?;
+    let hop = Hop { address, credentials: onward, peer: next.peer.key().copied() };
     let (address, config) = (args.listen.listen, config(&args)?);
     backend::warn_of_relays(&console);
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {

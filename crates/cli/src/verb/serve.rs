@@ -9,7 +9,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{self, Console, Event, Role};
-use tidewire_forward::{Allowed, HostPattern, MAX_STREAMS, Rule};
+use tidewire_forward::{Allowed, Far, HostPattern, MAX_STREAMS, Rule};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -62,9 +62,9 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
         listen::announce(&links, |link| what_to_do(&args.allow, link), &console);
     }
     let mut vigil = args.detach.vigil(&config);
-    let allowed = Arc::new(Allowed::new(args.allow));
+    let far = Arc::new(Far::new(Allowed::new(args.allow)));
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
-    let accepting = serve(&endpoint, &allowed, &console, (&stop, &mut serving), &mut vigil);
+    let accepting = serve(&endpoint, &far, &console, (&stop, &mut serving), &mut vigil);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
     let ended = console.tell(quietly(ended));
     // Each connection writes its summary before it ends, including those that are cut off here.
@@ -99,7 +99,7 @@ fn what_to_do(allow: &[Rule], link: &str) -> String {
 /// `stop` is dropped.
 async fn serve(
     endpoint: &Endpoint,
-    allowed: &Arc<Allowed>,
+    far: &Arc<Far>,
     console: &Console,
     (stop, serving): (&watch::Sender<()>, &mut JoinSet<CloseReason>),
     vigil: &mut Vigil,
@@ -109,7 +109,7 @@ async fn serve(
         tokio::select! {
             accepted = endpoint.accept() => {
                 let connection = accepted.or_exit(Exit::Other)?;
-                serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone(), stop.subscribe()));
+                serving.spawn(serve_one(connection, Arc::clone(far), console.clone(), stop.subscribe()));
             }
             Some(ended) = serving.join_next() => {
                 if vigil.ended(&ended.or_exit(Exit::Other)?) {
@@ -124,7 +124,7 @@ async fn serve(
 /// Serves a connection, and returns why it ended.
 async fn serve_one(
     connection: Connection,
-    allowed: Arc<Allowed>,
+    far: Arc<Far>,
     console: Console,
     mut stopped: watch::Receiver<()>,
 ) -> CloseReason {
@@ -132,7 +132,7 @@ async fn serve_one(
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let report = forwarding::report(&console);
     let ended = tokio::select! {
-        () = tidewire_forward::serve(&connection, &allowed, &report) => connection.closed().await,
+        () = tidewire_forward::serve(&connection, &far, &report) => connection.closed().await,
         // Nothing is ever sent here: `changed` returns when the sender is dropped.
         _ = stopped.changed() => CloseReason::Local,
     };

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
@@ -14,6 +15,9 @@ use crate::watch::METRICS_PORT;
 
 /// Least time between two looks. Chosen: the figures of a job change fifty times a second.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between looks for an answer and for keys. Chosen: shorter than a person notices.
+const ANSWER_CHECK: Duration = Duration::from_millis(20);
 
 /// Arguments of `top`.
 #[derive(Debug, clap::Args)]
@@ -65,26 +69,41 @@ fn show(
     begun: Instant,
 ) -> Result<(), Failure> {
     let (source, mut fault) = (address.to_string(), None);
-    let mut due = Instant::now() + interval;
+    let (mut due, mut asked) = (Instant::now() + interval, None);
     loop {
         let shown = Shown { figures: &figures, source: &source, fault: fault.as_deref() };
         terminal.draw(|frame| shown.draw(frame)).or_exit(Exit::Other)?;
-        if event::poll(due.saturating_duration_since(Instant::now())).or_exit(Exit::Other)? {
+        let wait = if asked.is_some() { ANSWER_CHECK } else { due.saturating_duration_since(Instant::now()) };
+        if event::poll(wait).or_exit(Exit::Other)? {
             if is_end(&event::read().or_exit(Exit::Other)?) {
                 return Ok(());
             }
             continue;
         }
-        // Asked at most once an interval, however long an answer takes.
-        match Scrape::fetch(address) {
-            Ok(scrape) => {
+        match asked.get_or_insert_with(|| ask(address)).try_recv() {
+            Ok(Ok(scrape)) => {
                 figures.push(begun.elapsed(), scrape);
                 fault = None;
             }
-            Err(error) => fault = Some(error.to_string()),
+            Ok(Err(error)) => fault = Some(error.to_string()),
+            Err(TryRecvError::Empty) => continue,
+            Err(TryRecvError::Disconnected) => fault = Some("the system gives no thread".to_owned()),
         }
-        due = Instant::now() + interval;
+        // Asked at most once an interval, however long an answer takes.
+        (due, asked) = (Instant::now() + interval, None);
     }
+}
+
+/// Asks for the figures in a thread of its own. A job that does not answer then delays no key, and nothing
+/// waits for the thread.
+fn ask(address: SocketAddr) -> Receiver<Result<Scrape, ScrapeError>> {
+    let (tell, told) = mpsc::channel();
+    let asking = move || {
+        let _ = tell.send(Scrape::fetch(address));
+    };
+    // Without a thread, the sender is dropped, which the receiver sees.
+    let _ = std::thread::Builder::new().name("scrape".into()).spawn(asking);
+    told
 }
 
 /// Whether the user ends the display. A terminal in raw mode gives Ctrl-C as a key.
@@ -100,4 +119,20 @@ fn is_end(event: &Event) -> bool {
 fn unanswered(address: SocketAddr, error: &ScrapeError) -> Failure {
     let text = format!("no job answers at {address}: {error}; start it with --metrics {address}");
     Failure::message(Exit::Unreachable, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_does_not_answer_delays_no_key() {
+        // It accepts, and says nothing.
+        let job = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let asked = ask(job.local_addr().unwrap());
+        let held = job.accept().unwrap();
+        assert!(matches!(asked.try_recv(), Err(TryRecvError::Empty)));
+        drop((held, job));
+        assert!(asked.recv().unwrap().is_err(), "its end is an answer");
+    }
 }

@@ -17,6 +17,8 @@ mod links;
 mod live;
 mod memory;
 #[cfg(target_os = "linux")]
+mod names;
+#[cfg(target_os = "linux")]
 #[expect(dead_code, reason = "tests of sockets need more of it")]
 #[path = "../../../tidewire/tests/sockets/namespaces.rs"]
 mod namespaces;

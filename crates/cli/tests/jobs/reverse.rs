@@ -1,12 +1,15 @@
 //! `forward -R` as a process: the far side listens, and what it accepts comes back through a lossy link.
 
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::forward::{exchange, serve, start_server};
+use crate::keys::pair;
 use crate::process::{Running, address, lossy_link, tidewire};
 use crate::schema;
 
@@ -103,17 +106,64 @@ fn ports_that_are_not_allowed_or_taken_end_the_client() {
         assert!(says.contains("--allow listen="), "{says}");
         assert_eq!(server.wait_for("forwarded")["ok"], false);
     }
-    let (client, port) = reverse(&taken.to_string(), "web:80", &link);
-    assert_eq!(port, format!("127.0.0.1:{taken}"));
-    let (code, says) = refused(&taken.to_string(), &link);
-    assert_eq!(code, Some(7), "{says}");
+    // A client that has the port itself would wait for ever.
+    let twice = format!("{taken}:web:80");
+    let ended = tidewire(&["forward", "--json", "-R", &twice, "-R", &twice, &link]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(7));
+    let says = String::from_utf8(ended.stdout).unwrap();
     assert!(says.contains("cannot open the port"), "{says}");
     // The port is free again when its client ends.
-    client.interrupt();
-    assert_eq!(client.end().0, Some(130));
     server.wait_for("summary");
     let (_client, port) = reverse(&taken.to_string(), "web:80", &link);
     assert_eq!(port, format!("127.0.0.1:{taken}"));
+}
+
+#[test]
+fn a_client_waits_for_a_port_that_another_has() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let (_server, link) = serve(&[&format!("listen={free}")], &[]);
+    let (first, port) = reverse(&free, "web:80", &link);
+    let folder = tempfile::tempdir().unwrap();
+    let errors = folder.path().join("errors");
+    let forward = ["forward", "--json", "-R", &format!("{free}:web:80"), &link];
+    let mut second = Running::spawn_with_errors(&mut tidewire(&forward), File::create(&errors).unwrap());
+    while !fs::read_to_string(&errors).unwrap().contains("in use at the far side") {
+        assert_eq!(second.child.try_wait().unwrap(), None, "it waits");
+        thread::sleep(Duration::from_millis(5));
+    }
+    first.interrupt();
+    assert_eq!(first.end().0, Some(130));
+    assert_eq!(far_port(&mut second), port);
+}
+
+#[test]
+fn a_client_with_a_key_takes_its_port_over_from_its_older_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let ((server_key, _), (key, public)) = (pair(folder.path(), "server"), pair(folder.path(), "client"));
+    let peers = folder.path().join("peers");
+    fs::write(&peers, format!("{public}\n")).unwrap();
+    let [server_key, key, peers] = [&server_key, &key, &peers].map(|path| path.to_str().unwrap());
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let keys = ["--key", server_key, "--authorized-keys", peers];
+    let (mut server, link) = serve(&[&format!("listen={free}")], &keys);
+    let start =
+        || Running::start(&["forward", "--json", "--key", key, "-R", &format!("{free}:{}", start_server()), &link]);
+    let mut killed = start();
+    let port = far_port(&mut killed);
+    killed.child.kill().unwrap();
+    // The server does not know yet that the first client is gone.
+    let mut again = start();
+    assert_eq!(far_port(&mut again), port);
+    exchange(&port, 10, 1_000);
+    // Nor does it matter whether the older session still lives.
+    let mut later = start();
+    assert_eq!(far_port(&mut later), port);
+    exchange(&port, 20, 2_000);
+    later.interrupt();
+    assert_eq!(later.end().0, Some(130));
+    assert_eq!(server.wait_for("summary")["event"], "summary");
+    // The older one asks again, and gets the port back.
+    assert_eq!(far_port(&mut again), port);
 }
 
 /// A connection that is open when its port is closed goes on, and a restarted server is asked again.

@@ -77,7 +77,10 @@ pub enum WakeReason {
 pub enum SendFailure {
     /// The datagram is longer than the outgoing interface allows (EMSGSIZE).
     TooLong,
-    /// No buffer, no route, not permitted, or an error for an earlier datagram. The next datagram may be
-    /// sent.
+    /// This machine has no route to the destination.
+    NoRoute,
+    /// A rule of this machine forbids it.
+    NotPermitted,
+    /// No buffer, or an error for an earlier datagram. The next datagram may be sent.
     Other,
 }

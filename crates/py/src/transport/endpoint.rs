@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidewire::link::{Link, Peer};
-use tidewire::{ConnectError, Credentials, Endpoint};
+use tidewire::{ConnectError, Credentials, Endpoint, names};
 
 use super::bell::Bell;
 use super::connection::Connection;
@@ -132,24 +133,24 @@ enum Failed {
 }
 
 impl Attempt {
-    /// Tries each address of the host.
+    /// Connects to the first address of the host that answers (RFC 8305).
     async fn run(self) -> Result<(Endpoint, tidewire::Connection), Failed> {
-        let link = self.link.clone();
         let host = &self.link.host;
         let unknown = |error: &dyn std::fmt::Display| {
             Failed::Text(format!("no address of `{host}`: {error}; check the host in the link"))
         };
-        // The system's resolver blocks.
-        let resolved = tokio::task::spawn_blocking(move || link.resolve()).await;
-        let addresses = resolved.map_err(|error| unknown(&error))?.map_err(|error| unknown(&error))?;
-        let mut last = unknown(&"the name has none");
-        for address in addresses {
-            match self.try_address(address).await {
-                Ok(connected) => return Ok(connected),
-                Err(failed) => last = failed,
-            }
+        let addresses = self.link.resolve().await.map_err(|error| unknown(&error))?;
+        let none = || unknown(&"the name has none");
+        match names::race(addresses, self.stagger(), |address| self.try_address(address)).await {
+            Ok(connected) => connected.into_iter().next().ok_or_else(none),
+            Err(failed) => Err(failed.into_iter().next_back().unwrap_or_else(none)),
         }
-        Err(last)
+    }
+
+    /// When the next address is tried beside the one before it. A fixed port has room for one attempt at a
+    /// time.
+    fn stagger(&self) -> Duration {
+        if self.from.is_some_and(|from| from.port() != 0) { Duration::MAX } else { names::STAGGER }
     }
 
     async fn try_address(&self, address: SocketAddr) -> Result<(Endpoint, tidewire::Connection), Failed> {

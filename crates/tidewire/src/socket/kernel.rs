@@ -196,7 +196,12 @@ impl Udp {
         });
         sent.map_err(|error| match error.raw_os_error() {
             Some(EMSGSIZE) => SendFailure::TooLong,
-            _ => SendFailure::Other,
+            // The socket is not connected and asks for no ICMP errors, so nobody else makes these.
+            _ => match error.kind() {
+                io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => SendFailure::NoRoute,
+                io::ErrorKind::PermissionDenied => SendFailure::NotPermitted,
+                _ => SendFailure::Other,
+            },
         })
     }
 

@@ -10,9 +10,9 @@ use tidewire_proto::connection::Transmit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::socket::{Kernel, Udp};
-use crate::{Config, ConnectError, Connection, Endpoint, Secret};
+use crate::{Config, ConnectError, Connection, Endpoint, Secret, SendFailure};
 
-// Linux's numbers on every system. All except EAGAIN and EMSGSIZE mean the same to us.
+// Linux's numbers on every system. To connections, all except EAGAIN and EMSGSIZE mean the same.
 const EPERM: i32 = 1;
 const ENETUNREACH: i32 = 101;
 const ENOBUFS: i32 = 105;
@@ -119,6 +119,30 @@ async fn s11_nothing_but_refusals_is_no_busy_loop() {
     let (made, refused) = schedule.counts();
     // HELLOs in pairs, at least a quarter of a second apart.
     assert!((2..=10).contains(&made) && made as u64 == refused, "{made} calls in a second");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_this_machine_itself_refuses_is_told_and_the_rest_is_not() {
+    for (errors, wanted) in [
+        ([ENETUNREACH, PASSES], SendFailure::NoRoute),
+        ([EHOSTUNREACH, PASSES], SendFailure::NoRoute),
+        ([EPERM, PASSES], SendFailure::NotPermitted),
+        // A stranger can have made an ECONNREFUSED, and buffers become free.
+        ([ECONNREFUSED, EPERM], SendFailure::NotPermitted),
+        ([ENOBUFS, ENETUNREACH], SendFailure::NoRoute),
+    ] {
+        let (client, schedule) = endpoint(Config::default());
+        schedule.set(&errors);
+        let connecting = client.connect("127.0.0.1:9".parse().expect("an address"));
+        let told = async {
+            tokio::select! {
+                _ = connecting => panic!("nobody answers"),
+                told = client.refused() => told,
+            }
+        };
+        assert_eq!(within(told).await, wanted, "{errors:?}");
+    }
 }
 
 #[cfg(target_os = "linux")]

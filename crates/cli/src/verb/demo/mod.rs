@@ -185,7 +185,8 @@ impl Ends {
     }
 
     async fn connect(&self, config: Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
-        session::connect_to(self.proxy.address(), self.secret.clone().into(), None, config, console).await
+        let (addresses, credentials) = ([self.proxy.address()], self.secret.clone().into());
+        session::connect_first(&addresses, None, &credentials, &config, console).await
     }
 
     async fn stop(self) -> Result<(), Failure> {

@@ -7,8 +7,8 @@ mod place;
 use std::pin::pin;
 use std::time::Duration;
 
-use tidewire::Config;
 use tidewire::link::Link;
+use tidewire::{Config, names};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
@@ -74,8 +74,9 @@ impl Args {
 /// nothing answers at first; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     args.naming.refuse_relayed("live has no --via, so nothing could reach this end behind a relay")?;
-    let places: Vec<Place> =
-        args.places.iter().map(|text| text.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
+    let texts = args.places.clone();
+    let parse = move || texts.iter().map(|text| text.parse()).collect::<Result<Vec<Place>, _>>();
+    let places = quietly(apart(parse).await)?.or_exit(Exit::Usage)?;
     let ends = places.iter().filter(|place| place.local().is_none()).count();
     let locals: Vec<&Local> = places.iter().filter_map(Place::local).collect();
     let ended = match (&places[..], ends) {
@@ -92,11 +93,12 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 
 async fn send(args: &Args, inputs: &[&Local], far: &Place, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
-    let open = |place: &&Local| {
+    let places: Vec<Local> = inputs.iter().copied().cloned().collect();
+    let open = |place: &Local| {
         let failed = |error| Failure::message(Exit::LocalIo, format_args!("cannot read {place}: {error}"));
         Input::open(place).map_err(failed)
     };
-    let inputs = inputs.iter().map(open).collect::<Result<_, _>>()?;
+    let inputs = apart(move || places.iter().map(open).collect::<Result<Vec<_>, _>>()).await??;
     let way = way(args, far, &config, console, "udp://ADDRESS:PORT").await?;
     let events = console.clone();
     let started = Sender::start(inputs, args.protect_key_frames, move |event| tell(event, &events));
@@ -120,7 +122,8 @@ async fn send(args: &Args, inputs: &[&Local], far: &Place, console: &Console) ->
 
 async fn play(args: &Args, outputs: &[&Local], far: &Place, console: &Console) -> Result<(), Failure> {
     let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
-    let output = Outputs::open(outputs.iter().copied()).or_exit(Exit::LocalIo)?;
+    let places: Vec<Local> = outputs.iter().copied().cloned().collect();
+    let output = apart(move || Outputs::open(&places)).await?.or_exit(Exit::LocalIo)?;
     let way = way(args, far, &config, console, "udp://:PORT").await?;
     let events = console.clone();
     let receiver = Receiver::new(output, move |event| tell(event, &events));
@@ -141,6 +144,12 @@ async fn play(args: &Args, outputs: &[&Local], far: &Place, console: &Console) -
             ended
         }
     }
+}
+
+/// Runs a call that may block for long, so that Ctrl-C ends the wait for it: to resolve a name, or to open a
+/// named pipe that nobody has at its other end.
+async fn apart<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    unless_interrupted(async { names::apart(call).await.or_exit(Exit::Other) }).await
 }
 
 /// How this end meets the other.

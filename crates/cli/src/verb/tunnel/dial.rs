@@ -8,7 +8,7 @@ use tidewire::{CloseReason, Config, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::Console;
 use tidewire_tunnel::{Answer, GreetError, Hub, Outer, REPLACED, Routes, greet};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::state::Event;
@@ -83,12 +83,8 @@ impl Dialer {
     /// The addresses of the far side, or of the relay before it. Those known before count if the name is not
     /// resolved in time.
     async fn find(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let (tell, told) = oneshot::channel();
-        let link = self.way.first_hop().clone();
-        // A thread of its own: the runtime would wait for one of its own before the program ends.
-        // Without one, the known addresses serve.
-        let _ = std::thread::Builder::new().spawn(move || tell.send(link.resolve().unwrap_or_default()));
-        let found = timeout(RESOLVER_PATIENCE, told).await.ok().and_then(Result::ok).unwrap_or_default();
+        let found = timeout(RESOLVER_PATIENCE, self.way.first_hop().resolve()).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
         let mut passage = self.passage.lock().await;
         if !found.is_empty() {
             passage.routes.pass(outer(&found)).await.or_exit(Exit::LocalIo)?;

@@ -31,6 +31,7 @@ use self::dial::{Dialer, Passage, outer};
 use self::state::Event;
 use crate::link;
 use crate::listen::{self, Naming};
+use crate::reconnect;
 use crate::session;
 use crate::via::Via;
 use crate::watch::WatchArgs;
@@ -107,7 +108,8 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let peer = only_peer(&args.address, &args.route);
     let way = Way::to(link, args.naming.key.as_deref(), &args.via, console)?;
     // Before any route leads into the tunnel.
-    let addresses = session::addresses(way.first_hop())?;
+    let find = || link::addresses(way.first_hop(), "the link");
+    let addresses = quietly(unless_interrupted(reconnect::until_ready(console, find)).await)?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
