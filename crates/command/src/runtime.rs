@@ -1,9 +1,10 @@
 //! The runtime of a verb, with every thread that it cannot do without.
 //!
 //! tokio panics where the system refuses a thread that it needs: one of its workers at the start, and later
-//! the thread that takes the place of a worker that blocks. With a part of its workers it even waits for ever.
-//! [`crate::interrupt::block_on`] calls this, which tries first. Invariant: a refusal at the start is an
-//! error. A later one is none, because a spare thread is there, which does the work of those that are refused.
+//! the thread that takes the place of a worker that blocks. With a part of its workers it even waits for
+//! ever. [`crate::interrupt::block_on`] calls this, which tries first. Invariant: a refusal at the start is
+//! an error. A later one is none, because a spare thread is there, which does the work of those that are
+//! refused.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};

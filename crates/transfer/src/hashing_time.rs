@@ -3,9 +3,9 @@
 //! A ZEROS record has nine bytes and costs the receiver the hash of up to 256 KiB. The hash of a chunk of
 //! zeros depends on its place in the file, so no table of hashes serves all files. A CLAIM has 50 bytes and
 //! costs the hash of a file that stands. Therefore all sessions of a [`Destination`](super::Destination)
-//! share a budget of time for each of the two: each step takes a [`Turn`], in the order in which they ask, and
-//! waits for it without a thread. Invariant: over any time the hashes take at most their part of one core, and
-//! what may be owed.
+//! share a budget of time for each of the two: each step takes a [`Turn`], in the order in which they ask,
+//! and waits for it without a thread. Invariant: over any time the hashes take at most their part of one
+//! core, and what may be owed.
 
 use std::time::{Duration, Instant};
 

@@ -166,7 +166,8 @@ impl Part {
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be done.
+    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be
+    /// done.
     ///
     /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
     /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is

@@ -19,8 +19,8 @@ use super::refusal::Refusal;
 use super::standing::Standing;
 use super::{Destination, Key, Reason, RelativePath, TransferError};
 
-/// LOOKs that may be open. Chosen: with their paths at most 4 MiB, and at a round trip of 200 ms 5,000 files a
-/// second.
+/// LOOKs that may be open. Chosen: with their paths at most 4 MiB, and at a round trip of 200 ms 5,000 files
+/// a second.
 pub(super) const WINDOW: usize = 1024;
 
 /// A session of a receiver.
@@ -163,8 +163,8 @@ impl<'a> Session<'a> {
         self.destination.create_file(path, entry, self.peer, self.job, prefix.as_ref())
     }
 
-    /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not be
-    /// done for it.
+    /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not
+    /// be done for it.
     pub(super) fn keep(
         &mut self,
         part: Part,

@@ -227,8 +227,8 @@ fn a_source_that_changed_begins_anew_and_says_so() {
     }
 }
 
-/// Size, time and inode stay: only content shows the change. What arrives is the new file and never a mix, and
-/// the sender goes back to the subtree that differs.
+/// Size, time and inode stay: only content shows the change. What arrives is the new file and never a mix,
+/// and the sender goes back to the subtree that differs.
 #[test]
 fn a_source_that_was_written_to_and_got_its_time_back_arrives_as_it_is_now() {
     let groups = 7;

@@ -117,32 +117,6 @@ fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, R
     })
 }
 
-/// Sends `records` to a receiver, and waits for this many answers before the stream ends.
-fn converse(records: &[Record<'_>], to: &Path, answers: usize) -> Vec<String> {
-    let destination = Destination::open(to).unwrap();
-    let (near, far) = duplex(1 << 20);
-    run(async {
-        let peer = async {
-            let (read, write) = split(near);
-            let mut writer = RecordWriter::open(write).await.unwrap();
-            writer.write(&Record::Total { files: 0, bytes: 0, job: Key::default() }).await.unwrap();
-            for record in records {
-                writer.write(record).await.unwrap();
-            }
-            let mut reader = RecordReader::open(read).await.unwrap();
-            let mut answered = Vec::new();
-            for _ in 0..answers {
-                answered.push(format!("{:?}", reader.next().await.unwrap()));
-            }
-            answered
-        };
-        tokio::select! {
-            answered = peer => answered,
-            received = receive(far, &destination, None, &|_| {}) => panic!("{received:?}"),
-        }
-    })
-}
-
 fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{1,8}", "[ -.0-~]{1,12}", "\\PC{1,20}", Just("ü日本 語".to_owned())]
         .prop_map(|name| name.replace('/', "_"))
@@ -537,42 +511,6 @@ fn a_file_that_changes_while_it_is_read_is_not_kept() {
         assert_eq!(seen.reasons(), [Reason::Changed], "{detail}");
         assert_eq!(tree(to.path()), BTreeMap::new(), "{detail}");
     }
-}
-
-/// What the receiver says of the content of files that stand: yes or no, once for each LOOK, and never of what
-/// lies outside.
-#[test]
-fn a_claim_is_answered_with_yes_or_no() {
-    let outside = tempfile::tempdir().unwrap();
-    let inside = outside.path().join("inside");
-    fs::create_dir(&inside).unwrap();
-    fs::write(outside.path().join("secret"), b"secret").unwrap();
-    fs::write(inside.join("f"), b"content").unwrap();
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
-        std::os::unix::fs::symlink("f", inside.join("near")).unwrap();
-    }
-    let file = |id, path, size| look(id, Kind::File, path, size);
-    for path in ["link", "near", "../secret", "missing", ".tidewire-parts/x"] {
-        let size = if path == "near" { 7 } else { 6 };
-        let error = play(&[file(0, path, size), claim(0, b"secret")], &inside).0.unwrap_err();
-        assert!(matches!(error, TransferError::Unexpected("CLAIM")), "{path}: {error}");
-    }
-    // Another size, and a second claim for one LOOK.
-    assert!(play(&[file(0, "f", 6), claim(0, b"conten")], &inside).0.is_err());
-    let (received, _) = play(&[file(0, "f", 7), claim(0, b"CONTENT"), claim(0, b"content")], &inside);
-    assert!(matches!(received, Err(TransferError::Unexpected("CLAIM"))));
-    // The same file twice: right, then wrong.
-    let records = [file(0, "f", 7), claim(0, b"content"), file(1, "f", 7), claim(1, b"CONTENT")];
-    let answers = converse(&records, &inside, 4);
-    let answered = |text: &str| answers.iter().any(|answer| answer.contains(text));
-    assert!(answered("Result { id: 0, failure: None") && answered("Differs(1)"), "{answers:?}");
-    assert_eq!(answers.iter().filter(|answer| answer.contains("Standing")).count(), 2, "{answers:?}");
-    assert_eq!(fs::read(inside.join("f")).unwrap(), b"content");
-    let done = Record::Done { announced: 1, unsent: 0 };
-    let early = play(&[file(0, "f", 7), claim(0, b"CONTENT"), done], &inside).0;
-    assert!(matches!(early, Err(TransferError::Unexpected("DONE"))));
 }
 
 /// Equal files are not sent again, whatever their times are. A file that only looks the same is.

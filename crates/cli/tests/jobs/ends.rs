@@ -1,5 +1,5 @@
-//! How verbs end: stopped, cut off, or without what they need of the machine. With `--json` the last line of a
-//! job that ran is its summary (docs/json.md).
+//! How verbs end: stopped, cut off, or without what they need of the machine. With `--json` the last line of
+//! a job that ran is its summary (docs/json.md).
 
 use std::fs;
 

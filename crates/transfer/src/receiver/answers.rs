@@ -1,5 +1,5 @@
-//! What the receiver tells the sender, and what became of the files so far. The receiving and the comparing side
-//! share it. Invariant: the outcome counts a file when its RESULT is written.
+//! What the receiver tells the sender, and what became of the files so far. The receiving and the comparing
+//! side share it. Invariant: the outcome counts a file when its RESULT is written.
 
 use tokio::io::AsyncWrite;
 use tokio::sync::Mutex;

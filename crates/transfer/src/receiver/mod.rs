@@ -1,5 +1,5 @@
-//! The receiving side: answers LOOKs, reads entries, writes them through [`Destination`], and answers each with
-//! its result.
+//! The receiving side: answers LOOKs, reads entries, writes them through [`Destination`], and answers each
+//! with its result.
 //!
 //! It does not trust the sender: paths are checked, sizes are counted, and hashes are computed from the
 //! written bytes. A file that fails is answered at once, and the rest of its bytes are dropped, so one bad

@@ -1,5 +1,5 @@
-//! The bodies of records on the wire (`docs/transfer.md` sections 2 and 3). Invariant: a body that parses has no
-//! bytes left, except an ENTRY and a TALLY, where they belong to later versions.
+//! The bodies of records on the wire (`docs/transfer.md` sections 2 and 3). Invariant: a body that parses has
+//! no bytes left, except an ENTRY and a TALLY, where they belong to later versions.
 
 use super::{
     Attributes, Claim, Entry, Have, Key, Kind, Look, MAX_DETAIL, MAX_RECORD, Prefix, Reason, Record, TransferError,

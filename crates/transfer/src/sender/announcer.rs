@@ -1,5 +1,5 @@
-//! The part of the sender that writes: LOOKs ahead, CLAIMs as they are hashed, and the files that the receiver
-//! lacks. A file that the receiver refuses while it is sent is cut short.
+//! The part of the sender that writes: LOOKs ahead, CLAIMs as they are hashed, and the files that the
+//! receiver lacks. A file that the receiver refuses while it is sent is cut short.
 
 use std::fs::Metadata;
 use std::io::{Seek, SeekFrom};

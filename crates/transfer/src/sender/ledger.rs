@@ -1,7 +1,7 @@
 //! The state of each entry of a sender, which its four parts share.
 //!
-//! An entry is asked about, then sent or claimed, then answered. Invariant: each step is accepted once, and only
-//! after the one before; at most [`WINDOW`] LOOKs are open.
+//! An entry is asked about, then sent or claimed, then answered. Invariant: each step is accepted once, and
+//! only after the one before; at most [`WINDOW`] LOOKs are open.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -113,7 +113,8 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries to ask about next: none, or as many as [`BATCH`] if there are. Directories are wanted at once.
+    /// The entries to ask about next: none, or as many as [`BATCH`] if there are. Directories are wanted at
+    /// once.
     pub(super) fn ask(&self) -> Range<u32> {
         let mut state = self.state();
         let count = BATCH.min(state.entries.len() - state.next);

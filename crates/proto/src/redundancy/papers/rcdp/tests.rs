@@ -206,7 +206,8 @@ fn no_key_is_used_twice_and_after_the_last_one_lost_symbols_are_sent_again() {
                 Some(Repair::Coded { row: Some(row), .. }) => {
                     assert_eq!(row.key, next_key, "{code:?}");
                     next_key += 1;
-                    // A context looks at all repairs in flight: with all 65,536 of them this test takes seconds.
+                    // A context looks at all repairs in flight: with all 65,536 of them this test takes
+                    // seconds.
                     if sender.flying.len() == 1_000 {
                         sender.settle_repairs(false);
                     }
