@@ -15,10 +15,13 @@
 //! use tidewire::Config;
 //! use tidewire_dashboard::{Dashboard, FanOut};
 //!
-//! let page = Dashboard::open(([127, 0, 0, 1], 0).into(), "my program", || None)?; println!("dashboard: {}",
-//! page.url()); let (trace, _watching) = FanOut::start(vec![Box::new(page)], |name, why| eprintln!("{name}
-//! ends: {why}"))?; let config = Config::default().with_trace(Arc::new(trace)); # Ok::<(), Box<dyn
-//! std::error::Error>>(()) ```
+//! let page = Dashboard::open(([127, 0, 0, 1], 0).into(), "my program", || None)?;
+//! println!("dashboard: {}", page.url());
+//! let tell = |name: &str, why: &tidewire_dashboard::ConsumerError| eprintln!("{name} ends: {why}");
+//! let (trace, _watching) = FanOut::start(vec![Box::new(page)], tell)?;
+//! let config = Config::default().with_trace(Arc::new(trace));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,5 +1,5 @@
-//! What a receiver says of the content of files that stand already: yes or no, once for each LOOK, and only of
-//! files beneath the destination.
+//! What a receiver says of the content of files that stand already: yes or no, once for each LOOK, and only
+//! of files beneath the destination.
 
 use std::fs;
 use std::path::Path;
@@ -23,8 +23,8 @@ fn claim(id: u32, content: &[u8]) -> Record<'static> {
     Record::Claim(Claim { id, attributes, hash: blake3::hash(content).into() })
 }
 
-/// Sends `records` to a receiver, and waits for this many answers before the stream ends. Fails if the receiver
-/// ends first.
+/// Sends `records` to a receiver, and waits for this many answers before the stream ends. Fails if the
+/// receiver ends first.
 fn converse(records: &[Record<'_>], to: &Path, answers: usize) -> Result<Vec<String>, TransferError> {
     let destination = Destination::open(to).unwrap();
     let (near, far) = duplex(1 << 20);
