@@ -3,8 +3,8 @@
 //!
 //! [`super::playout`] adds it to each stamp. It follows the drift of the clocks slowly, so that the delay of
 //! the output stays constant. Invariant: after the first second it moves by at most [`SLEW`] each second,
-//! except where a whole second of datagrams came later than the latency allows: then the clock or the path
-//! has jumped, and it begins anew.
+//! except where a whole second of datagrams came later than the latency allows, or the first datagram after a
+//! silence did: then the clock or the path has jumped, and it begins anew.
 
 /// Length of a bucket of arrivals, and of the first adjustment.
 const SECOND: i64 = 1_000_000;
@@ -15,14 +15,18 @@ const SECONDS: usize = 30;
 const SLEW: i64 = 200;
 /// An offset that fell by more than this has jumped. Chosen: no queue of a live stream is that long.
 const JUMP: i64 = 2 * SECOND;
+/// After so long without a datagram, the first says how the clocks differ. Chosen: no queue holds a datagram
+/// for that long, and a clock stands still while its machine sleeps.
+const SILENCE: i64 = 60 * SECOND;
 
 /// The offset between two clocks, with the one-way time; see the module. All times are microseconds.
 #[derive(Debug)]
 pub struct Offset {
     latency: i64,
     current: Option<i64>,
-    /// When the first datagram came.
+    /// When the first datagram came, and the newest.
     begun: i64,
+    newest: i64,
     /// The second whose arrivals are being collected, since the first, and their least and greatest offset.
     second: i64,
     least: i64,
@@ -34,15 +38,23 @@ pub struct Offset {
 impl Offset {
     /// No offset yet. `latency` is how late a datagram may be.
     pub fn new(latency: i64) -> Self {
-        Self { latency, current: None, begun: 0, second: 0, least: i64::MAX, before: Vec::new(), jumps: 0 }
+        let (begun, newest, second, least) = (0, 0, 0, i64::MAX);
+        Self { latency, current: None, begun, newest, second, least, before: Vec::new(), jumps: 0 }
     }
 
     /// A datagram came at `now`, this long after its stamp.
     pub fn on_arrival(&mut self, now: i64, sample: i64) {
+        let was_silent = now - self.newest > SILENCE;
+        self.newest = now;
         let Some(current) = self.current else {
-            (self.current, self.begun, self.least) = (Some(sample), now, sample);
+            self.begin(now, sample);
             return;
         };
+        if was_silent && self.has_jumped(current, sample) {
+            self.jumps += 1;
+            self.begin(now, sample);
+            return;
+        }
         let second = (now - self.begun) / SECOND;
         if second > self.second {
             self.current = Some(self.follow(current));
@@ -55,6 +67,11 @@ impl Offset {
         }
     }
 
+    /// The stamp of a datagram that comes at `now` by the fastest way; `None` before the first.
+    pub fn expected(&self, now: i64) -> Option<i64> {
+        self.current.map(|current| now - current)
+    }
+
     /// What to add to a stamp.
     pub fn current(&self) -> i64 {
         self.current.unwrap_or(0)
@@ -65,9 +82,19 @@ impl Offset {
         self.jumps
     }
 
+    fn begin(&mut self, now: i64, sample: i64) {
+        self.before.clear();
+        (self.current, self.begun, self.second, self.least) = (Some(sample), now, 0, sample);
+    }
+
+    /// Whether no queue explains this offset.
+    fn has_jumped(&self, current: i64, offset: i64) -> bool {
+        offset > current + self.latency || offset < current - JUMP
+    }
+
     /// A second has passed.
     fn follow(&mut self, current: i64) -> i64 {
-        if self.least > current + self.latency || self.least < current - JUMP {
+        if self.has_jumped(current, self.least) {
             self.before.clear();
             self.jumps += 1;
             return self.least;
@@ -124,5 +151,21 @@ mod tests {
         assert_eq!((offset.current(), offset.jumps()), (3_630_000, 1));
         feed(&mut offset, 7, 2, |_| 30_000);
         assert_eq!((offset.current(), offset.jumps()), (30_000, 2));
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_while_nothing_came_begins_anew_at_once() {
+        let mut offset = Offset::new(80_000);
+        feed(&mut offset, 0, 5, |_| 30_000);
+        // An hour of silence, of which the sender's clock counted nothing; the first datagram was slow.
+        offset.on_arrival(3_605 * SECOND, 3_600 * SECOND + 50_000);
+        assert_eq!((offset.current(), offset.jumps()), (3_600 * SECOND + 50_000, 1));
+        feed(&mut offset, 3_606, 1, |_| 3_600 * SECOND + 30_000);
+        feed(&mut offset, 3_607, 20, |_| 3_600 * SECOND + 35_000);
+        assert_eq!(offset.jumps(), 1);
+        // The silence alone is no jump, and the drift of an hour (50 ppm) is less than the latency.
+        let current = offset.current();
+        offset.on_arrival(7_300 * SECOND, current + 60_000);
+        assert!((current - SLEW..=current).contains(&offset.current()) && offset.jumps() == 1, "{offset:?}");
     }
 }

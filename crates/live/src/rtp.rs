@@ -18,6 +18,8 @@ const TRANSPORT_STREAM: u8 = 33;
 const MOST_SOURCES: usize = 16;
 /// Jitter of an input that is removed, in microseconds. What is later has a timestamp of another clock.
 const MOST_JITTER: i64 = 1_000_000;
+/// Microseconds in a second.
+const SECOND: i64 = 1_000_000;
 /// Sequence numbers that jump by more than this begin a new sequence (`MAX_DROPOUT` of RFC 3550 appendix
 /// A.1).
 const MOST_GAP: u16 = 3_000;
@@ -27,7 +29,6 @@ const MOST_GAP: u16 = 3_000;
 struct Source {
     offset: Offset,
     sequence: u16,
-    timestamp: i64,
 }
 
 /// What a packet says.
@@ -64,11 +65,10 @@ impl Timeline {
             // Sources that have ended make room.
             self.sources.clear();
         }
-        let source = self.sources.entry(name).or_insert_with(|| Source {
-            offset: Offset::new(MOST_JITTER),
-            sequence: sequence.wrapping_sub(1),
-            timestamp: timestamp.into(),
-        });
+        let source = self
+            .sources
+            .entry(name)
+            .or_insert_with(|| Source { offset: Offset::new(MOST_JITTER), sequence: sequence.wrapping_sub(1) });
         let gap = sequence.wrapping_sub(source.sequence).wrapping_sub(1);
         // A packet out of order fills a gap that was counted, so it does not move the sequence back.
         let is_old = gap > u16::MAX / 2;
@@ -83,13 +83,19 @@ impl Timeline {
 
 impl Source {
     fn stamp(&mut self, now: i64, timestamp: u32, clock: i64) -> i64 {
-        self.timestamp = unwrap(self.timestamp, timestamp);
-        let sent = self.timestamp * 1_000_000 / clock;
+        // The arrival says how often the timestamp has wrapped, however long nothing came before it.
+        let near = self.offset.expected(now).map_or_else(|| timestamp.into(), |sent| scale(sent, clock, SECOND));
+        let sent = scale(unwrap(near, timestamp), SECOND, clock);
         self.offset.on_arrival(now, now - sent);
         let stamp = sent + self.offset.current();
         // Beyond these limits the clock has jumped, and the offset follows within a second.
         if (now - MOST_JITTER..=now).contains(&stamp) { stamp } else { now }
     }
+}
+
+/// `value` times `to` over `from`. Their product would not fit after months.
+fn scale(value: i64, to: i64, from: i64) -> i64 {
+    i64::try_from(i128::from(value) * i128::from(to) / i128::from(from)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -144,6 +150,23 @@ mod tests {
             let packet = packet(7, n as u16, (90 * n + jump) as u32, 33);
             let read = timeline.read(1_000 * n, &packet).expect("RTP");
             assert!((1_000 * n - read.stamp).abs() <= 1, "{n}: {read:?}");
+        }
+    }
+
+    /// A clock of 90 kHz wraps after 13.3 hours, one of 1 MHz after 71.6 minutes.
+    #[test]
+    fn a_silence_of_any_length_keeps_the_stamps() {
+        for clock in [90_000, 1_000_000] {
+            for hours in [1, 7, 14, 20, 24 * 7, 24 * 365_i64] {
+                let mut timeline = Timeline::new(clock);
+                for n in 0..400_i64 {
+                    let sent = 10_000 * n + if n < 200 { 0 } else { hours * 3_600_000_000 };
+                    let timestamp = scale(sent, clock.into(), SECOND) as u32;
+                    // Each packet but the first of all is 5 ms late in turn.
+                    let read = timeline.read(sent + n % 2 * 5_000, &packet(7, n as u16, timestamp, 33)).expect("RTP");
+                    assert!((read.stamp - sent).abs() <= 200, "{clock}, {hours}: {n}: {read:?}");
+                }
+            }
         }
     }
 
