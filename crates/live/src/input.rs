@@ -100,8 +100,14 @@ impl Source {
                 feed.wait_for_receiver();
                 let mut pacer = Pacer::new(Instant::now());
                 groups(&mut from, |group| {
-                    let due = pacer.due(group);
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let (mut due, now) = (pacer.due(group), Instant::now());
+                    let behind = now.saturating_duration_since(due);
+                    if behind > feed.latency() / 2 {
+                        // The disk or this process stood still. What is late already would not be sent.
+                        pacer.put_off(behind);
+                        due = now;
+                    }
+                    thread::sleep(due.saturating_duration_since(now));
                     feed.send(program, due, group);
                 })
             }
@@ -119,16 +125,20 @@ fn datagrams(program: u8, socket: &UdpSocket, mut timeline: Option<Timeline>, fe
             feed.send(program, now, packet);
             continue;
         };
-        let micros = i64::try_from((now - start).as_micros()).unwrap_or(i64::MAX);
-        match timeline.read(micros, packet) {
+        let micros = micros(now - start);
+        match timeline.read(micros, self::micros(feed.latency()), packet) {
             Some(read) => {
                 let jitter = Duration::from_micros((micros - read.stamp).unsigned_abs());
-                feed.on_gap(read.gap);
+                feed.on_packet(read.gap, read.is_late);
                 feed.send(program, now.checked_sub(jitter).unwrap_or(now), packet);
             }
             None => feed.on_strange(),
         }
     }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Reads to the end, and gives the bytes on in groups of whole packets. The last group may be shorter.

@@ -119,7 +119,7 @@ impl Playout {
         self.counts
     }
 
-    /// How often the sender's clock, or the path's one-way time, jumped by more than the latency.
+    /// How often the sender's clock, or the path's one-way time, changed by more than a queue explains.
     pub fn jumps(&self) -> u64 {
         self.offset.jumps()
     }

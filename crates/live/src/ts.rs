@@ -60,6 +60,11 @@ impl Pacer {
         self.start + last + self.each * self.packets
     }
 
+    /// What follows is due so much later: the file could not be read in time.
+    pub fn put_off(&mut self, by: Duration) {
+        self.start += by;
+    }
+
     fn on_reference(&mut self, base: u64) {
         let expected = self.last.map_or(Duration::ZERO, |(_, at)| at) + self.each * self.packets;
         let mut at = expected;
@@ -116,6 +121,11 @@ mod tests {
             let own = packet(7, reference.map(|base| base % (1 << 33)));
             due.push(pacer.due(&other.unwrap_or(own)).duration_since(start).as_micros() as u64);
         }
+        // A file that stood still goes on at the same pace.
+        let before = pacer.due(&packet(7, None));
+        pacer.put_off(Duration::from_secs(3));
+        let after = pacer.due(&packet(7, None)).duration_since(before);
+        assert!(after.abs_diff(Duration::from_millis(3_001)) < Duration::from_micros(10), "{after:?}");
         // After two references, packet n is due at n ms.
         assert!((20..400).all(|n| due[n].abs_diff(due[20] + 1_000 * (n as u64 - 20)) < 1_100), "{due:?}");
     }

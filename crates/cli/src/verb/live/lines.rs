@@ -92,13 +92,16 @@ pub fn tell_counts(counts: Counts, console: &Console) {
 
 /// For people. Counts of trouble appear only above 0.
 fn words_of_sent(sent: &Sent) -> String {
-    let Sent { packets, receivers, unheard, refused, strange, gaps, .. } = sent;
+    let Sent { packets, receivers, unheard, refused, strange, gaps, late, .. } = sent;
     let mut text = format!("{packets} datagrams in, {receivers} receivers");
     if *unheard > 0 {
         text.push_str(&format!(", {unheard} without a receiver"));
     }
     if *gaps > 0 {
         text.push_str(&format!(", {gaps} missing before they came in"));
+    }
+    if *late > 0 {
+        text.push_str(&format!(", {late} too late for their RTP timestamps, sent as far as they can be in time"));
     }
     if *strange > 0 {
         text.push_str(&format!(", {strange} that are no RTP packets and were left out"));
