@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tidewire_proxy::punctual::be_prompt;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
+use super::event::Event;
 use super::feed::Feed;
 use super::place::{Network, Place};
+use super::refusals::Refusals;
 use super::rtp::Timeline;
 use super::ts::{PACKET, Pacer};
 
@@ -23,6 +25,9 @@ use super::ts::{PACKET, Pacer};
 const GROUP: usize = 7;
 /// Longest datagram of UDP.
 const LONGEST: usize = 65_535;
+/// Pause before a pipe without bytes, or a socket that fails, is asked again. Chosen: less than a hundredth
+/// of the default latency.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Receive buffer of a socket. Chosen: 100 ms at 200 Mbit/s.
 const BUFFER: usize = 4 << 20;
 
@@ -68,30 +73,34 @@ impl Input {
         Self { name: name.to_owned(), source: Source::Stream(Box::new(from)) }
     }
 
-    /// Names it for people.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Feeds the datagrams of a program in a thread of its own. The receiver gets the error or the end.
+    /// Feeds the datagrams of a program in a thread of its own, and tells what happens. The channel of `tell`
+    /// is closed after the end of all inputs.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub(crate) fn start(self, program: u8, feed: Arc<Feed>) -> io::Result<oneshot::Receiver<io::Result<()>>> {
-        let (tell, told) = oneshot::channel();
+    pub(crate) fn start(self, program: u8, feed: Arc<Feed>, tell: mpsc::Sender<Event>) -> io::Result<()> {
         thread::Builder::new().name(format!("input {program}")).spawn(move || {
             be_prompt();
-            // Where nobody waits any more, the process ends.
-            let _ = tell.send(self.source.run(program, &feed));
+            let Self { name, source } = self;
+            if let Err(error) = source.run(&name, program, &feed, &tell) {
+                // Where nobody listens any more, the process ends.
+                let _ = tell.blocking_send(Event::InputFailed { name, error });
+            }
         })?;
-        Ok(told)
+        Ok(())
     }
 }
 
 impl Source {
-    fn run(self, program: u8, feed: &Feed) -> io::Result<()> {
+    fn run(self, name: &str, program: u8, feed: &Feed, tell: &mpsc::Sender<Event>) -> io::Result<()> {
         match self {
-            Self::Socket(socket, timeline) => datagrams(program, &socket, timeline, feed),
+            Self::Socket(socket, timeline) => {
+                let refused = |error| {
+                    // Where the channel is full, something was said already.
+                    let _ = tell.try_send(Event::Refused { name: name.to_owned(), error });
+                };
+                datagrams(program, &socket, timeline, feed, refused)
+            }
             Self::Stream(mut from) => {
                 feed.wait_for_receiver();
                 groups(&mut from, |group| feed.send(program, Instant::now(), group))
@@ -115,11 +124,29 @@ impl Source {
     }
 }
 
-/// Feeds the datagrams of a socket, until it fails.
-fn datagrams(program: u8, socket: &UdpSocket, mut timeline: Option<Timeline>, feed: &Feed) -> io::Result<()> {
+/// Feeds the datagrams of a socket, for ever. `refused` names what the system refuses.
+fn datagrams<T>(
+    program: u8,
+    socket: &UdpSocket,
+    mut timeline: Option<Timeline>,
+    feed: &Feed,
+    refused: impl Fn(io::Error),
+) -> T {
     let (start, mut datagram) = (Instant::now(), vec![0; LONGEST]);
+    let mut refusals = Refusals::default();
     loop {
-        let length = socket.recv(&mut datagram)?;
+        let length = match socket.recv(&mut datagram) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                if refusals.on_refusal(Instant::now()) {
+                    refused(error);
+                }
+                thread::sleep(PAUSE);
+                continue;
+            }
+        };
+        refusals.on_success();
         let (now, packet) = (Instant::now(), &datagram[..length]);
         let Some(timeline) = &mut timeline else {
             feed.send(program, now, packet);
@@ -149,6 +176,8 @@ fn groups(from: &mut impl Read, mut give: impl FnMut(&[u8])) -> io::Result<()> {
             Ok(0) => break,
             Ok(more) => length += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Another program has made the pipe non-blocking.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(PAUSE),
             Err(error) => return Err(error),
         }
         if length == group.len() {
@@ -194,7 +223,7 @@ mod tests {
     fn a_stream_of_bytes_becomes_groups_of_seven_packets_however_it_is_read() {
         let bytes: Vec<u8> = (0..20 * PACKET).map(|n| n as u8).collect();
         for step in [1, 100, PACKET, 4_000] {
-            let mut from = Steps { bytes: &bytes, step };
+            let mut from = Steps { bytes: &bytes, step, reads: 0 };
             let mut given = Vec::new();
             groups(&mut from, |group| given.push(group.to_vec())).unwrap();
             assert_eq!(given.iter().map(Vec::len).collect::<Vec<_>>(), [7 * PACKET, 7 * PACKET, 6 * PACKET]);
@@ -205,10 +234,17 @@ mod tests {
     struct Steps<'a> {
         bytes: &'a [u8],
         step: usize,
+        reads: usize,
     }
 
     impl Read for Steps<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            match self.reads % 4 {
+                0 => return Err(io::ErrorKind::WouldBlock.into()),
+                1 => return Err(io::ErrorKind::Interrupted.into()),
+                _ => {}
+            }
             let length = self.step.min(into.len()).min(self.bytes.len());
             into[..length].copy_from_slice(&self.bytes[..length]);
             self.bytes = &self.bytes[length..];

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidewire::{CloseCode, Connection, Endpoint, EndpointEnded, Stream};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -22,6 +23,9 @@ use super::meeting::Session;
 use super::stop::Stop;
 use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
+
+/// Events of inputs that wait to be told. Chosen: more than happen at a time.
+const WAITING: usize = 16;
 
 /// Reads the inputs and serves every receiver that connects. Clones are one sender.
 #[derive(Clone)]
@@ -49,17 +53,15 @@ impl Sender {
     pub fn start(inputs: Vec<Input>, protects: bool, tell: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
         let feed = Arc::new(Feed::new(inputs.len(), protects));
         let sender = Self { feed: Arc::clone(&feed), stop: Stop::new(), past: Arc::default(), tell: Arc::new(tell) };
-        let mut ends = Vec::new();
+        let (say, mut said) = mpsc::channel(WAITING);
         for (program, input) in (0..=u8::MAX).zip(inputs) {
-            let name = input.name().to_owned();
-            ends.push((name, input.start(program, Arc::clone(&feed))?));
+            input.start(program, Arc::clone(&feed), say.clone())?;
         }
+        drop(say);
         let (stop, tell) = (sender.stop.clone(), Arc::clone(&sender.tell));
         tokio::spawn(async move {
-            for (name, end) in ends {
-                if let Ok(Err(error)) = end.await {
-                    tell(Event::InputFailed { name, error });
-                }
+            while let Some(event) = said.recv().await {
+                tell(event);
             }
             stop.stop();
         });

@@ -62,6 +62,9 @@ pub fn tell(event: Event, console: &Console) {
         Event::InputFailed { name, error } => {
             console.warn(&format!("the input {name} failed: {error}; the others go on"));
         }
+        Event::Refused { name, error } => {
+            console.warn(&format!("{name}: the system refuses datagrams ({error}); live goes on and tries each"));
+        }
         Event::Lost { peer, reason } => {
             console.event(&Line::Lost { peer: &peer.to_string(), reason: reason.to_string() });
             console.warn(&format!("{peer} is gone: {reason}"));

@@ -116,6 +116,30 @@ fn multicast_comes_in_and_goes_out() {
     }
 }
 
+/// A datagram that IPv6 carries and IPv4 does not: the system refuses it with EMSGSIZE. Before the fix, any
+/// error but five ended the receiver with exit code 7.
+#[test]
+#[ignore = "needs IPv6 on the loopback interface, and waits in real time"]
+fn a_datagram_that_the_system_refuses_ends_no_output() {
+    let port = UdpSocket::bind("[::1]:0").and_then(|socket| socket.local_addr());
+    tidewire_testing::needs("IPv6 on the loopback interface", port.is_ok());
+    let port = port.unwrap();
+    let (place, playing) = player();
+    let (receiver, link) = receiver(&[&place], &["--latency", "500ms"]);
+    let sender = sender(&format!("udp://{port}"), &link);
+    let from = UdpSocket::bind("[::1]:0").unwrap();
+    socket2::SockRef::from(&from).set_send_buffer_size(1 << 20).unwrap();
+    for (n, length) in [(1, 1_316), (2, 65_520), (3, 1_316), (4, 700)] {
+        from.send_to(&vec![n; length], port).unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(playing.join().unwrap().iter().map(|datagram| datagram[0]).collect::<Vec<_>>(), [1, 3, 4]);
+    sender.interrupt();
+    assert_eq!(sender.end().0, Some(130));
+    let (code, far) = receiver.end();
+    assert_eq!((code, &last(&far, "played")["refused"]), (Some(0), &1.into()), "{far:?}");
+}
+
 #[test]
 fn a_receiver_that_starts_again_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
