@@ -8,13 +8,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidewire::{CloseCode, Connection, Endpoint, EndpointEnded, Stream};
+use tidewire::{CloseCode, CloseReason, Connection, Endpoint, EndpointEnded, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::CLOSE_WAIT;
 use super::counts::Sent;
 use super::event::{Counts, Event, Over, SessionError, Tell};
 use super::feed::Feed;
@@ -23,6 +22,7 @@ use super::meeting::Session;
 use super::stop::Stop;
 use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
+use super::{CLOSE_WAIT, SURPLUS};
 
 /// Events of inputs that wait to be told. Chosen: more than happen at a time.
 const WAITING: usize = 16;
@@ -130,7 +130,14 @@ impl Sender {
     /// Why that did not happen.
     pub async fn run(&self, session: Session) -> Result<(), SessionError> {
         let Session { connection, mut stream, latency } = session;
-        let name = self.feed.attach(&connection, latency).map_err(SessionError::Lane)?;
+        let name = match self.feed.attach(&connection, latency) {
+            Ok(name) => name,
+            // The lane says less than why the connection is over.
+            Err(error) => match timeout(Duration::ZERO, connection.closed()).await {
+                Ok(reason) => return Err(over(reason)),
+                Err(_) => return Err(SessionError::Lane(error)),
+            },
+        };
         (self.tell)(Event::Session { side: Side::Sends, peer: connection.remote(), latency });
         let running = self.stop.unless(async {
             tokio::select! {
@@ -147,7 +154,7 @@ impl Sender {
         let total = sent.iter().fold(0, |total: u64, sent| total.saturating_add(*sent));
         self.end(&connection, report.unwrap_or_default().of(total));
         match lost {
-            Some(reason) => Err(SessionError::Closed(reason)),
+            Some(reason) => Err(over(reason)),
             None if report.is_none() => Err(SessionError::NoReport),
             None => Ok(()),
         }
@@ -173,6 +180,14 @@ impl Sender {
         let mut past = self.past();
         past.0 += connection.stats().bytes.wire_sent;
         past.1 = past.1.plus(played);
+    }
+}
+
+/// Why a connection that is over has ended the session.
+fn over(reason: CloseReason) -> SessionError {
+    match reason {
+        CloseReason::Peer { code: SURPLUS, .. } => SessionError::Replaced,
+        reason => SessionError::Closed(reason),
     }
 }
 

@@ -140,6 +140,21 @@ fn a_datagram_that_the_system_refuses_ends_no_output() {
     assert_eq!((code, &last(&far, "played")["refused"]), (Some(0), &1.into()), "{far:?}");
 }
 
+/// Before the fix, each connected again when the other had taken the outputs, once a second and for ever.
+#[test]
+fn a_sender_whose_place_another_has_taken_ends_and_says_so() {
+    let (_receiver, link) = receiver(&["udp://127.0.0.1:9"], &["--latency", "300ms"]);
+    let first = sender(&format!("udp://{}", free()), &link);
+    let second = sender(&format!("udp://{}", free()), &link);
+    let (code, lines) = first.end();
+    assert_eq!(code, Some(1), "{lines:?}");
+    assert!(last(&lines, "error")["message"].as_str().unwrap().contains("another sender"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["event"] != "session"), "it connected again: {lines:?}");
+    second.interrupt();
+    let (code, lines) = second.end();
+    assert_eq!((code, lines.iter().any(|line| line["event"] == "lost")), (Some(130), false), "{lines:?}");
+}
+
 #[test]
 fn a_receiver_that_starts_again_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
