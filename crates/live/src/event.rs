@@ -54,6 +54,11 @@ pub enum Event {
         /// What the system says.
         error: io::Error,
     },
+    /// An input has joined its multicast group again, which the system had forgotten with a device.
+    Rejoined {
+        /// The input.
+        name: String,
+    },
     /// A connection that was accepted has ended before its session was whole. [`Self::Over`] follows.
     Lost {
         /// The peer's address.

@@ -5,18 +5,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
 use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::mpsc;
 
 use super::event::Event;
 use super::feed::Feed;
-use super::place::{Network, Place};
+use super::membership::{Membership, bind};
+use super::place::Place;
 use super::refusals::Refusals;
 use super::rtp::Timeline;
 use super::ts::{PACKET, Pacer};
@@ -28,8 +28,6 @@ const LONGEST: usize = 65_535;
 /// Pause before a pipe without bytes, or a socket that fails, is asked again. Chosen: less than a hundredth
 /// of the default latency.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Receive buffer of a socket. Chosen: 100 ms at 200 Mbit/s.
-const BUFFER: usize = 4 << 20;
 
 /// An input that was opened.
 #[derive(Debug)]
@@ -41,11 +39,19 @@ pub struct Input {
 #[derive(Debug)]
 enum Source {
     /// Datagrams.
-    Socket(UdpSocket, Option<Timeline>),
+    Socket(Receiving),
     /// Bytes that come in time by themselves.
     Stream(Box<dyn ReadSend>),
     /// A file, which is read in time with its clock.
     File(File),
+}
+
+/// A socket, and what is known about its datagrams.
+#[derive(Debug)]
+struct Receiving {
+    socket: UdpSocket,
+    membership: Option<Membership>,
+    timeline: Option<Timeline>,
 }
 
 /// What a stream of bytes is read from.
@@ -60,7 +66,11 @@ impl Input {
     /// The address is in use, the group cannot be joined, or the file cannot be opened.
     pub fn open(place: &Place) -> io::Result<Self> {
         let source = match place {
-            Place::Network(network) => Source::Socket(bind(network)?, network.rtp.map(Timeline::new)),
+            Place::Network(network) => {
+                let socket = bind(network)?;
+                let membership = Membership::new(network, Instant::now());
+                Source::Socket(Receiving { socket, membership, timeline: network.rtp.map(Timeline::new) })
+            }
             Place::File(path) => Source::File(File::open(path)?),
             Place::Standard => Source::Stream(Box::new(io::stdin())),
         };
@@ -94,12 +104,9 @@ impl Input {
 impl Source {
     fn run(self, name: &str, program: u8, feed: &Feed, tell: &mpsc::Sender<Event>) -> io::Result<()> {
         match self {
-            Self::Socket(socket, timeline) => {
-                let refused = |error| {
-                    // Where the channel is full, something was said already.
-                    let _ = tell.try_send(Event::Refused { name: name.to_owned(), error });
-                };
-                datagrams(program, &socket, timeline, feed, refused)
+            Self::Socket(socket) => {
+                // Where the channel is full, something was said already.
+                socket.run(program, feed, |said| drop(tell.try_send(said(name.to_owned()))))
             }
             Self::Stream(mut from) => {
                 feed.wait_for_receiver();
@@ -124,33 +131,37 @@ impl Source {
     }
 }
 
-/// Feeds the datagrams of a socket, for ever. `refused` names what the system refuses.
-fn datagrams<T>(
-    program: u8,
-    socket: &UdpSocket,
-    mut timeline: Option<Timeline>,
-    feed: &Feed,
-    refused: impl Fn(io::Error),
-) -> T {
-    let (start, mut datagram) = (Instant::now(), vec![0; LONGEST]);
-    let mut refusals = Refusals::default();
-    loop {
-        let length = match socket.recv(&mut datagram) {
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                if refusals.on_refusal(Instant::now()) {
-                    refused(error);
-                }
-                thread::sleep(PAUSE);
-                continue;
+impl Receiving {
+    /// Feeds the datagrams, for ever. `tell` is given what to say, but the name of the input.
+    fn run<T>(mut self, program: u8, feed: &Feed, tell: impl Fn(Said)) -> T {
+        let (start, mut datagram) = (Instant::now(), vec![0; LONGEST]);
+        let mut refusals = Refusals::default();
+        loop {
+            let received = self.socket.recv(&mut datagram);
+            let now = Instant::now();
+            if self.membership.as_mut().is_some_and(|membership| membership.renew(&mut self.socket, now)) {
+                tell(Box::new(|name| Event::Rejoined { name }));
             }
-        };
-        refusals.on_success();
-        let (now, packet) = (Instant::now(), &datagram[..length]);
-        let Some(timeline) = &mut timeline else {
+            match received {
+                Ok(length) => {
+                    refusals.on_success();
+                    self.feed(program, feed, (start, now), &datagram[..length]);
+                }
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => {
+                    if refusals.on_refusal(now) {
+                        tell(Box::new(|name| Event::Refused { name, error }));
+                    }
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, program: u8, feed: &Feed, (start, now): (Instant, Instant), packet: &[u8]) {
+        let Some(timeline) = &mut self.timeline else {
             feed.send(program, now, packet);
-            continue;
+            return;
         };
         let micros = micros(now - start);
         match timeline.read(micros, self::micros(feed.latency()), packet) {
@@ -162,6 +173,14 @@ fn datagrams<T>(
             None => feed.on_strange(),
         }
     }
+}
+
+/// An event of the input with a name.
+type Said = Box<dyn FnOnce(String) -> Event>;
+
+/// Whether nothing came for a while.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn micros(time: Duration) -> i64 {
@@ -189,30 +208,6 @@ fn groups(from: &mut impl Read, mut give: impl FnMut(&[u8])) -> io::Result<()> {
         give(&group[..length]);
     }
     Ok(())
-}
-
-/// Binds the socket of an input, and joins its group.
-fn bind(network: &Network) -> io::Result<UdpSocket> {
-    let Network { address, interface, .. } = *network;
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.ip().is_multicast() {
-        // Several programs of a host may listen to one group.
-        socket.set_reuse_address(true)?;
-    }
-    // The system may allow less.
-    let _ = socket.set_recv_buffer_size(BUFFER);
-    socket.bind(&address.into())?;
-    let socket = UdpSocket::from(socket);
-    match address {
-        SocketAddr::V4(address) if address.ip().is_multicast() => {
-            socket.join_multicast_v4(address.ip(), &interface.unwrap_or(Ipv4Addr::UNSPECIFIED))?;
-        }
-        SocketAddr::V6(address) if address.ip().is_multicast() => {
-            socket.join_multicast_v6(address.ip(), address.scope_id())?;
-        }
-        _ => {}
-    }
-    Ok(socket)
 }
 
 #[cfg(test)]

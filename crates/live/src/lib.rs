@@ -16,6 +16,7 @@ mod feed;
 mod groups;
 mod input;
 mod meeting;
+mod membership;
 mod offset;
 mod output;
 mod place;

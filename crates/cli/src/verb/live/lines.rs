@@ -65,6 +65,9 @@ pub fn tell(event: Event, console: &Console) {
         Event::Refused { name, error } => {
             console.warn(&format!("{name}: the system refuses datagrams ({error}); live goes on and tries each"));
         }
+        Event::Rejoined { name } => {
+            console.warn(&format!("{name}: joined the group again; its device had gone, and the membership with it"));
+        }
         Event::Lost { peer, reason } => {
             console.event(&Line::Lost { peer: &peer.to_string(), reason: reason.to_string() });
             console.warn(&format!("{peer} is gone: {reason}"));
