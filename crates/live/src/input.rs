@@ -4,8 +4,9 @@
 //! a byte stream are grouped by seven.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::net::UdpSocket;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +20,14 @@ use super::membership::{Membership, bind};
 use super::place::Place;
 use super::refusals::Refusals;
 use super::rtp::Timeline;
-use super::ts::{PACKET, Pacer};
+use super::ts::{PACKET, Pacer, is_stream};
 
 /// MPEG-TS packets in a datagram made from a byte stream: as many as fit into 1,500 bytes, as all tools do.
 const GROUP: usize = 7;
 /// Longest datagram of UDP.
 const LONGEST: usize = 65_535;
+const NO_STREAM: &str = "it is no MPEG transport stream, and only such a stream can be sent: each 188 bytes have to begin \
+                         with 0x47; `ffmpeg -i FILE -c copy -f mpegts OUT.ts` makes one";
 /// Pause before a pipe without bytes, or a socket that fails, is asked again. Chosen: less than a hundredth
 /// of the default latency.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -63,7 +66,8 @@ impl Input {
     /// Opens the input at a place.
     ///
     /// # Errors
-    /// The address is in use, the group cannot be joined, or the file cannot be opened.
+    /// The address is in use, the group cannot be joined, or the file cannot be opened or is no transport
+    /// stream.
     pub fn open(place: &Place) -> io::Result<Self> {
         let source = match place {
             Place::Network(network) => {
@@ -71,7 +75,7 @@ impl Input {
                 let membership = Membership::new(network, Instant::now());
                 Source::Socket(Receiving { socket, membership, timeline: network.rtp.map(Timeline::new) })
             }
-            Place::File(path) => Source::File(File::open(path)?),
+            Place::File(path) => Source::File(open(path)?),
             Place::Standard => Source::Stream(Box::new(io::stdin())),
         };
         Ok(Self { name: place.to_string(), source })
@@ -187,9 +191,30 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Opens a file. A plain one is looked into; anything else shows what it is when it is read.
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.is_file() {
+        groups(&mut (&file).take((GROUP * PACKET) as u64), |_| {})?;
+        file.rewind()?;
+    }
+    Ok(file)
+}
+
 /// Reads to the end, and gives the bytes on in groups of whole packets. The last group may be shorter.
+///
+/// # Errors
+/// The file cannot be read, or the first group is not of a transport stream.
 fn groups(from: &mut impl Read, mut give: impl FnMut(&[u8])) -> io::Result<()> {
     let (mut group, mut length) = ([0; GROUP * PACKET], 0);
+    let mut is_first = true;
+    let mut give = move |group: &[u8]| {
+        if std::mem::take(&mut is_first) && !is_stream(group) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, NO_STREAM));
+        }
+        give(group);
+        Ok(())
+    };
     loop {
         match from.read(&mut group[length..]) {
             Ok(0) => break,
@@ -200,12 +225,12 @@ fn groups(from: &mut impl Read, mut give: impl FnMut(&[u8])) -> io::Result<()> {
             Err(error) => return Err(error),
         }
         if length == group.len() {
-            give(&group);
+            give(&group)?;
             length = 0;
         }
     }
     if length > 0 {
-        give(&group[..length]);
+        give(&group[..length])?;
     }
     Ok(())
 }
@@ -216,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_bytes_becomes_groups_of_seven_packets_however_it_is_read() {
-        let bytes: Vec<u8> = (0..20 * PACKET).map(|n| n as u8).collect();
+        let bytes: Vec<u8> = (0..20 * PACKET).map(|n| if n % PACKET == 0 { 0x47 } else { n as u8 }).collect();
         for step in [1, 100, PACKET, 4_000] {
             let mut from = Steps { bytes: &bytes, step, reads: 0 };
             let mut given = Vec::new();
@@ -224,6 +249,24 @@ mod tests {
             assert_eq!(given.iter().map(Vec::len).collect::<Vec<_>>(), [7 * PACKET, 7 * PACKET, 6 * PACKET]);
             assert_eq!(given.concat(), bytes);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_transport_stream_is_refused_before_it_is_sent() {
+        let folder = std::env::temp_dir().join(format!("tidewire-live-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (movie, stream) = (folder.join("movie.mp4"), folder.join("movie.ts"));
+        std::fs::write(&movie, [b"\0\0\0\x1cftypisom".to_vec(), vec![0x47; 2_000]].concat()).unwrap();
+        std::fs::write(&stream, [0x47; 2_000]).unwrap();
+        let (refused, taken) = (open(&movie), open(&stream));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(refused.unwrap_err().to_string().contains("ffmpeg"));
+        let mut whole = Vec::new();
+        taken.unwrap().read_to_end(&mut whole).unwrap();
+        assert_eq!(whole.len(), 2_000, "it is read from the beginning");
+        // A pipe shows what it is when it is read, and nothing of it is given on.
+        let ended = groups(&mut &b"no stream"[..], |_| panic!("given on"));
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     struct Steps<'a> {

@@ -11,6 +11,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod counts;
+mod device;
 mod event;
 mod feed;
 mod groups;
@@ -37,6 +38,7 @@ use tidewire::{CloseCode, Config, ConfigError};
 use tidewire_proto::config::KEEP_ALIVE;
 
 pub use counts::{Received, Sent};
+pub use device::Device;
 pub use event::{Counts, Event, Over, SessionError};
 pub use input::Input;
 pub use meeting::{MeetError, Session};

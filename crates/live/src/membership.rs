@@ -8,8 +8,9 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::device::Device;
 use super::place::Network;
 
 /// Receive buffer of a socket. Chosen: 100 ms at 200 Mbit/s.
@@ -33,8 +34,8 @@ pub fn bind(network: &Network) -> io::Result<UdpSocket> {
     }
     // The system may allow less.
     let _ = socket.set_recv_buffer_size(BUFFER);
-    socket.bind(&address.into())?;
     let socket = UdpSocket::from(socket);
+    SockRef::from(&socket).bind(&bound(&socket, network)?.into())?;
     if address.ip().is_multicast() {
         join(&socket, network)?;
     }
@@ -42,11 +43,21 @@ pub fn bind(network: &Network) -> io::Result<UdpSocket> {
 }
 
 fn join(socket: &UdpSocket, network: &Network) -> io::Result<()> {
-    match network.address {
-        SocketAddr::V4(address) => {
-            socket.join_multicast_v4(address.ip(), &network.interface.unwrap_or(Ipv4Addr::UNSPECIFIED))
-        }
+    let any = Device::Address(Ipv4Addr::UNSPECIFIED);
+    let device = network.interface.as_ref().unwrap_or(&any);
+    match device.scope(socket, network.address)? {
+        SocketAddr::V4(address) => device.join_v4(socket, *address.ip()),
         SocketAddr::V6(address) => socket.join_multicast_v6(address.ip(), address.scope_id()),
+    }
+}
+
+/// The address that the socket is bound to: of a group its own, elsewhere the one that was asked for.
+fn bound(socket: &UdpSocket, network: &Network) -> io::Result<SocketAddr> {
+    let Network { address, interface, local, .. } = network;
+    match (interface, local) {
+        (Some(device), _) => device.scope(socket, *address),
+        (None, Some(local)) if !address.ip().is_multicast() => Ok((*local, address.port()).into()),
+        (None, _) => Ok(*address),
     }
 }
 
@@ -60,7 +71,7 @@ pub struct Membership {
 impl Membership {
     /// The membership of a socket that was just bound; `None` if its address is no group.
     pub fn new(network: &Network, now: Instant) -> Option<Self> {
-        network.address.ip().is_multicast().then_some(Self { network: *network, looked: now })
+        network.address.ip().is_multicast().then(|| Self { network: network.clone(), looked: now })
     }
 
     /// Looks whether the socket is a member, once a second. Returns whether it was none and has joined again.
@@ -81,7 +92,7 @@ impl Membership {
     /// Without a device, the kernel calls a socket a member of an IPv6 group also if the device is gone.
     fn is_forgotten(&self) -> bool {
         match self.network.address {
-            SocketAddr::V6(address) if address.scope_id() == 0 => {
+            SocketAddr::V6(address) if address.scope_id() == 0 && self.network.interface.is_none() => {
                 std::fs::read_to_string(GROUPS).is_ok_and(|groups| !lists(&groups, &address))
             }
             _ => false,
@@ -102,8 +113,13 @@ mod tests {
     #[test]
     fn a_group_that_was_forgotten_is_joined_again_and_one_that_was_not_is_left_alone() {
         let group = Ipv4Addr::new(239, 255, 77, 9);
-        let network =
-            Network { address: (group, 0).into(), interface: Some(Ipv4Addr::LOCALHOST), hops: None, rtp: None };
+        let network = Network {
+            address: (group, 0).into(),
+            interface: Some(Device::Address(Ipv4Addr::LOCALHOST)),
+            local: None,
+            hops: None,
+            rtp: None,
+        };
         let mut socket = bind(&network).unwrap();
         let start = Instant::now();
         let mut membership = Membership::new(&network, start).unwrap();
@@ -126,8 +142,13 @@ mod tests {
     #[test]
     fn a_socket_without_room_for_memberships_is_made_anew() {
         let group = |last| Ipv4Addr::new(239, 255, 78, last);
-        let network =
-            Network { address: (group(0), 0).into(), interface: Some(Ipv4Addr::LOCALHOST), hops: None, rtp: None };
+        let network = Network {
+            address: (group(0), 0).into(),
+            interface: Some(Device::Address(Ipv4Addr::LOCALHOST)),
+            local: None,
+            hops: None,
+            rtp: None,
+        };
         let mut socket = bind(&network).unwrap();
         socket.leave_multicast_v4(&group(0), &Ipv4Addr::LOCALHOST).unwrap();
         let joins = |last: &u8| socket.join_multicast_v4(&group(*last), &Ipv4Addr::LOCALHOST).is_ok();
@@ -146,7 +167,8 @@ mod tests {
             let SocketAddr::V6(address) = address.parse().unwrap() else { panic!("{address}") };
             assert_eq!(lists(groups, &address), wanted);
         }
-        let plain = Network { address: ([127, 0, 0, 1], 0).into(), interface: None, hops: None, rtp: None };
+        let plain =
+            Network { address: ([127, 0, 0, 1], 0).into(), interface: None, local: None, hops: None, rtp: None };
         assert!(Membership::new(&plain, Instant::now()).is_none());
     }
 }

@@ -33,6 +33,8 @@ pub struct Sender {
     feed: Arc<Feed>,
     /// Thrown when all inputs have ended, too.
     stop: Stop,
+    /// Why inputs have failed, and how many there are.
+    failed: Arc<(Mutex<Vec<String>>, usize)>,
     /// IP bytes and reports of sessions that have ended.
     past: Arc<Mutex<(u64, Played)>>,
     tell: Arc<Tell>,
@@ -52,18 +54,23 @@ impl Sender {
     /// The system has no more threads.
     pub fn start(inputs: Vec<Input>, protects: bool, tell: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
         let feed = Arc::new(Feed::new(inputs.len(), protects));
-        let sender = Self { feed: Arc::clone(&feed), stop: Stop::new(), past: Arc::default(), tell: Arc::new(tell) };
+        let (stop, past, tell) = (Stop::new(), Arc::default(), Arc::new(tell));
+        let failed = Arc::new((Mutex::default(), inputs.len()));
+        let sender = Self { feed: Arc::clone(&feed), stop, failed, past, tell };
         let (say, mut said) = mpsc::channel(WAITING);
         for (program, input) in (0..=u8::MAX).zip(inputs) {
             input.start(program, Arc::clone(&feed), say.clone())?;
         }
         drop(say);
-        let (stop, tell) = (sender.stop.clone(), Arc::clone(&sender.tell));
+        let told = sender.clone();
         tokio::spawn(async move {
             while let Some(event) = said.recv().await {
-                tell(event);
+                if let Event::InputFailed { name, error } = &event {
+                    told.failures().push(format!("the input {name} failed: {error}"));
+                }
+                (told.tell)(event);
             }
-            stop.stop();
+            told.stop();
         });
         Ok(sender)
     }
@@ -84,6 +91,16 @@ impl Sender {
         let now: u64 = connections.iter().map(|connection| connection.stats().bytes.wire_sent).sum();
         let (wire, played) = *self.past();
         Sent::new(self.feed.taken(), connections.len(), wire + now, played)
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<String>> {
+        self.failed.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the last input failed, if all have.
+    pub fn failure(&self) -> Option<String> {
+        let failures = self.failures();
+        failures.last().filter(|_| failures.len() == self.failed.1).cloned()
     }
 
     fn past(&self) -> MutexGuard<'_, (u64, Played)> {

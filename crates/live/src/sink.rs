@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,7 @@ enum To {
 struct Outlet {
     network: Network,
     socket: UdpSocket,
+    to: SocketAddr,
     refusals: Refusals,
 }
 
@@ -63,8 +64,8 @@ impl Sink {
     pub fn open(place: &Place) -> io::Result<Self> {
         let to = match place {
             Place::Network(network) => {
-                let (socket, refusals) = (socket(network)?, Refusals::default());
-                To::Socket(Box::new(Outlet { network: *network, socket, refusals }))
+                let ((socket, to), refusals) = (socket(network)?, Refusals::default());
+                To::Socket(Box::new(Outlet { network: network.clone(), to, socket, refusals }))
             }
             Place::File(path) => To::Stream(Box::new(File::create(path)?)),
             Place::Standard => To::Stream(Box::new(io::stdout())),
@@ -96,7 +97,7 @@ impl Sink {
 
 impl Outlet {
     fn send(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Option<io::Error>> {
-        let error = match self.socket.send_to(datagram, self.network.address) {
+        let error = match self.socket.send_to(datagram, self.to) {
             Ok(_) => {
                 self.refusals.on_success();
                 return Ok(());
@@ -105,9 +106,9 @@ impl Outlet {
         };
         let is_named = self.refusals.on_refusal(now);
         if self.refusals.should_renew(now)
-            && let Ok(socket) = socket(&self.network)
+            && let Ok(anew) = socket(&self.network)
         {
-            self.socket = socket;
+            (self.socket, self.to) = anew;
         }
         Err(is_named.then_some(error))
     }
@@ -128,24 +129,26 @@ fn write_whole(to: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A socket that sends to an address or a group.
-fn socket(network: &Network) -> io::Result<UdpSocket> {
-    let Network { address, interface, hops, .. } = *network;
-    let any: SocketAddr = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { ([0_u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any)?;
+/// A socket that sends to an address or a group, and the address with the number of its device.
+fn socket(network: &Network) -> io::Result<(UdpSocket, SocketAddr)> {
+    let Network { address, interface, local, hops, .. } = network;
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((local.unwrap_or(any), 0))?;
+    let to = interface.as_ref().map_or(Ok(*address), |device| device.scope(&socket, *address))?;
     let options = SockRef::from(&socket);
-    match (address.is_ipv4() && address.ip().is_multicast(), interface, hops) {
-        (true, interface, hops) => {
-            if let Some(interface) = interface {
-                options.set_multicast_if_v4(&interface)?;
+    match (address.is_ipv4() && address.ip().is_multicast(), hops) {
+        (true, hops) => {
+            if let Some(device) = interface {
+                device.send_v4(&socket)?;
             }
             options.set_multicast_ttl_v4(hops.unwrap_or(1))?;
         }
-        (false, _, Some(hops)) if address.is_ipv4() => options.set_ttl_v4(hops)?,
-        (false, _, Some(hops)) => options.set_unicast_hops_v6(hops)?,
-        (false, _, None) => {}
+        (false, Some(hops)) if address.is_ipv4() => options.set_ttl_v4(*hops)?,
+        (false, Some(hops)) if address.ip().is_multicast() => options.set_multicast_hops_v6(*hops)?,
+        (false, Some(hops)) => options.set_unicast_hops_v6(*hops)?,
+        (false, None) => {}
     }
-    Ok(socket)
+    Ok((socket, to))
 }
 
 #[cfg(test)]
@@ -186,6 +189,21 @@ mod tests {
         assert!(matches!(refused, NotWritten::Refused(Some(_))), "{refused:?}");
         let refused = sink.write(&[0; TOO_LONG]).unwrap_err();
         assert!(matches!(refused, NotWritten::Refused(None)), "{refused:?}");
+    }
+
+    #[test]
+    fn options_of_a_place_are_those_of_its_socket() {
+        let open = |place: &str| match Sink::open(&place.parse().unwrap()).unwrap().to {
+            To::Socket(outlet) => outlet.socket,
+            To::Stream(_) => panic!("{place}"),
+        };
+        let socket = open("udp://127.0.0.1:9?localaddr=127.0.0.5&pkt_size=1316");
+        assert_eq!(socket.local_addr().unwrap().ip(), IpAddr::from([127, 0, 0, 5]));
+        let socket = open("udp://239.255.77.5:9?localaddr=127.0.0.1&ttl=7");
+        let options = SockRef::from(&socket);
+        assert_eq!(options.multicast_if_v4().unwrap(), Ipv4Addr::LOCALHOST);
+        assert_eq!(options.multicast_ttl_v4().unwrap(), 7);
+        assert!(Sink::open(&"udp://239.255.77.5:9?interface=no-such-if".parse().unwrap()).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What `live` reads of an MPEG transport stream (ISO/IEC 13818-1): the clock that paces a file.
 //!
-//! [`super::input`] calls it. Invariant: any bytes are taken; those that are no transport stream have no
-//! clock.
+//! [`super::input`] calls it; it also tells a stream from other files. Invariant: any bytes are taken; those
+//! that are no transport stream have no clock.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,11 @@ const BASE_BITS: u32 = 33;
 /// A reference that differs by more than this from the one before begins a new clock. Chosen: encoders send
 /// one each 0.1 s (section 2.7.2 of the standard), so anything longer is a cut.
 const CUT: Duration = Duration::from_secs(1);
+
+/// Whether bytes are whole packets of a transport stream, and the beginning of one. No bytes are, too.
+pub fn is_stream(bytes: &[u8]) -> bool {
+    bytes.chunks(PACKET).all(|packet| packet.first() == Some(&SYNC))
+}
 
 /// The program clock reference of a packet: its process identifier, and the base.
 pub fn clock_reference(packet: &[u8]) -> Option<(u16, u64)> {
@@ -106,6 +111,22 @@ mod tests {
         let mut other = packet(7, Some(5));
         other[0] = 0;
         assert_eq!(clock_reference(&other), None);
+    }
+
+    #[test]
+    fn a_transport_stream_has_a_sync_byte_in_each_packet() {
+        let stream = [packet(7, None), packet(8, Some(1)), packet(9, None)].concat();
+        for length in [0, 1, PACKET, PACKET + 1, 3 * PACKET] {
+            assert!(is_stream(&stream[..length]), "{length}");
+        }
+        // Any other file: packets of 192 bytes, text that begins with the byte, a part without the first
+        // bytes.
+        let long = [&stream[..PACKET], &[0; 4], &stream[PACKET..]].concat();
+        for other in
+            [&long[..], &[b"G".repeat(PACKET), b"no".repeat(PACKET)].concat(), &stream[1..], b"\0\0\0\x1cftypisom"]
+        {
+            assert!(!is_stream(other));
+        }
     }
 
     #[test]

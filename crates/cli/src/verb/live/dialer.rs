@@ -28,7 +28,8 @@ pub struct Dialer {
 
 impl Dialer {
     /// Runs sessions until one is whole. `stop` ends a session, and the attempts to connect. `tell` is called
-    /// before the summary of each connection. The first attempt to connect must succeed.
+    /// before the summary of each connection, `check` when the job is done. The first attempt to connect must
+    /// succeed.
     ///
     /// # Errors
     /// [`Exit::Unreachable`] if nothing answers at first, [`Exit::Other`] if the far end plays the same part
@@ -38,6 +39,7 @@ impl Dialer {
         side: Side,
         stop: &Stop,
         tell: impl Fn(),
+        check: impl FnOnce() -> Result<(), Failure>,
         session: impl AsyncFn(Session) -> Result<(), SessionError>,
     ) -> Result<(), Failure> {
         let console = &self.console;
@@ -64,7 +66,7 @@ impl Dialer {
             }
         };
         let reconnect = Reconnect::new(console);
-        let ended = reconnect.run(Patience::Stop(stop), connect, job).await;
+        let ended = reconnect.run(Patience::Stop(stop), connect, job).await.and_then(|()| check());
         reconnect.close(ended).await
     }
 }

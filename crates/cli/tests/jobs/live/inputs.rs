@@ -140,6 +140,24 @@ fn a_datagram_that_the_system_refuses_ends_no_output() {
     assert_eq!((code, &last(&far, "played")["refused"]), (Some(0), &1.into()), "{far:?}");
 }
 
+/// Before, the bytes of any file were sent, with exit code 0.
+#[test]
+fn what_is_no_transport_stream_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let movie = folder.path().join("movie.mp4");
+    fs::write(&movie, vec![7; 10_000]).unwrap();
+    let (_receiver, link) = receiver(&["udp://127.0.0.1:9"], &["--latency", "100ms"]);
+    // A file is looked into at the start; a pipe shows what it is when it is read.
+    let file = Running::start(&["live", &format!("file:{}", movie.display()), &link, "--json"]);
+    let mut command = tidewire(&["live", "-", &link, "--json"]);
+    let pipe = Running::spawn(command.stdin(fs::File::open(&movie).unwrap()));
+    for sender in [file, pipe] {
+        let (code, lines) = sender.end();
+        assert_eq!(code, Some(7), "{lines:?}");
+        assert!(last(&lines, "error")["message"].as_str().unwrap().contains("no MPEG transport stream"), "{lines:?}");
+    }
+}
+
 /// Before the fix, each connected again when the other had taken the outputs, once a second and for ever.
 #[test]
 fn a_sender_whose_place_another_has_taken_ends_and_says_so() {
