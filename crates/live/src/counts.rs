@@ -21,6 +21,8 @@ pub struct Sent {
     pub strange: u64,
     /// RTP packets that did not come in, by their sequence numbers.
     pub gaps: u64,
+    /// RTP packets that came too late for their timestamps: by more than half of the latency.
+    pub late: u64,
     /// Receivers that are connected now.
     pub receivers: usize,
     /// IP bytes that were sent, to all receivers so far.
@@ -34,9 +36,9 @@ pub struct Sent {
 impl Sent {
     /// From the counts of the feed, and what receivers reported at the end.
     pub(crate) fn new(taken: Taken, receivers: usize, wire_bytes: u64, played: Played) -> Self {
-        let Taken { packets, bytes, unheard, refused, strange, gaps } = taken;
+        let Taken { packets, bytes, unheard, refused, strange, gaps, late } = taken;
         let Played { played, missing, .. } = played;
-        Self { packets, bytes, unheard, refused, strange, gaps, receivers, wire_bytes, played, missing }
+        Self { packets, bytes, unheard, refused, strange, gaps, late, receivers, wire_bytes, played, missing }
     }
 }
 
@@ -53,7 +55,7 @@ pub struct Received {
     pub late: u64,
     /// Datagrams that the output refused.
     pub refused: u64,
-    /// How often the sender's clock, or the path's one-way time, jumped by more than the latency.
+    /// How often the sender's clock, or the path's one-way time, changed by more than a queue explains.
     pub jumps: u64,
     /// From a datagram's stamp, moved by the least one-way time, to the moment at which it left.
     pub delay_ms: Delay,

@@ -46,6 +46,19 @@ pub enum Event {
         /// Why.
         error: io::Error,
     },
+    /// The system has refused the datagrams of an input or output for a second, or from the beginning. It
+    /// goes on.
+    Refused {
+        /// The input or output.
+        name: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// An input has joined its multicast group again, which the system had forgotten with a device.
+    Rejoined {
+        /// The input.
+        name: String,
+    },
     /// A connection that was accepted has ended before its session was whole. [`Self::Over`] follows.
     Lost {
         /// The peer's address.

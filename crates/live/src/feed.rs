@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidewire::{Connection, Delivery, LaneConfig, LaneError, LaneId, MessageError, Outgoing};
 
+use super::LATENCY;
 use super::groups::Groups;
 use super::wire::{HEAD, Head};
 
@@ -30,6 +31,8 @@ pub struct Taken {
     pub strange: u64,
     /// RTP packets that did not come in, by their sequence numbers.
     pub gaps: u64,
+    /// RTP packets that came too late for their timestamps.
+    pub late: u64,
 }
 
 /// A receiver.
@@ -94,9 +97,16 @@ impl Feed {
         self.state().taken.strange += 1;
     }
 
-    /// Counts RTP packets that did not come in.
-    pub fn on_gap(&self, gap: u64) {
-        self.state().taken.gaps += gap;
+    /// Counts RTP packets that did not come in before one, and whether it came late.
+    pub fn on_packet(&self, gap: u64, is_late: bool) {
+        let mut state = self.state();
+        state.taken.gaps += gap;
+        state.taken.late += u64::from(is_late);
+    }
+
+    /// The least latency of the receivers; the default if there is none.
+    pub fn latency(&self) -> Duration {
+        self.state().outlets.iter().map(|(_, outlet)| outlet.latency).min().unwrap_or(LATENCY)
     }
 
     /// Adds a receiver that plays datagrams out this late. Returns the name to detach it by.

@@ -11,18 +11,22 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod counts;
+mod device;
 mod event;
 mod feed;
 mod groups;
 mod input;
 mod meeting;
+mod membership;
 mod offset;
 mod output;
 mod place;
 mod playout;
 mod receiver;
+mod refusals;
 mod rtp;
 mod sender;
+mod sink;
 mod stop;
 mod target;
 mod ts;
@@ -34,13 +38,15 @@ use tidewire::{CloseCode, Config, ConfigError};
 use tidewire_proto::config::KEEP_ALIVE;
 
 pub use counts::{Received, Sent};
+pub use device::Device;
 pub use event::{Counts, Event, Over, SessionError};
 pub use input::Input;
 pub use meeting::{MeetError, Session};
-pub use output::{Output, Sink};
+pub use output::Output;
 pub use place::{BadPlace, Network, Place, resolve};
 pub use receiver::Receiver;
 pub use sender::Sender;
+pub use sink::Sink;
 pub use stop::Stop;
 pub use wire::{Answer, Side};
 

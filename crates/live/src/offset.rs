@@ -1,10 +1,12 @@
 //! Moves the sender's stamps to our clock: the least time from a stamp to its arrival, over the last half
 //! minute.
 //!
-//! [`super::playout`] adds it to each stamp. It follows the drift of the clocks slowly, so that the delay of
-//! the output stays constant. Invariant: after the first second it moves by at most [`SLEW`] each second,
-//! except where a whole second of datagrams came later than the latency allows: then the clock or the path
-//! has jumped, and it begins anew.
+//! [`super::playout`] adds it to each stamp of a sender, [`super::rtp`] to each timestamp of a source. It
+//! follows the drift of the clocks slowly, so that the delay of the output stays constant. Invariant: after
+//! the first second it moves by at most [`SLEW`] each second, except where the clock or the path has jumped:
+//! then it begins anew. It has jumped if a whole second of datagrams came later than the limit, or the first
+//! datagram after a silence did; if half a minute of them came later by a [`PART`] of the limit; or if one
+//! came earlier by as much.
 
 /// Length of a bucket of arrivals, and of the first adjustment.
 const SECOND: i64 = 1_000_000;
@@ -13,16 +15,21 @@ const SECONDS: usize = 30;
 /// Microseconds by which it follows in each second. Chosen: clocks drift by 0.05 ms a second at most (quartz
 /// of 50 ppm), and an output that moves by 0.2 ms a second has no jitter to speak of.
 const SLEW: i64 = 200;
-/// An offset that fell by more than this has jumped. Chosen: no queue of a live stream is that long.
-const JUMP: i64 = 2 * SECOND;
+/// The part of the limit beyond which it does not follow slowly. Chosen: the rest leaves repair three
+/// quarters of its time, and adds no delay that a viewer would notice.
+const PART: i64 = 4;
+/// After so long without a datagram, the first says how the clocks differ. Chosen: no queue holds a datagram
+/// for that long, and a clock stands still while its machine sleeps.
+const SILENCE: i64 = 60 * SECOND;
 
 /// The offset between two clocks, with the one-way time; see the module. All times are microseconds.
 #[derive(Debug)]
 pub struct Offset {
-    latency: i64,
+    limit: i64,
     current: Option<i64>,
-    /// When the first datagram came.
+    /// When the first datagram came, and the newest.
     begun: i64,
+    newest: i64,
     /// The second whose arrivals are being collected, since the first, and their least and greatest offset.
     second: i64,
     least: i64,
@@ -32,27 +39,42 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// No offset yet. `latency` is how late a datagram may be.
-    pub fn new(latency: i64) -> Self {
-        Self { latency, current: None, begun: 0, second: 0, least: i64::MAX, before: Vec::new(), jumps: 0 }
+    /// No offset yet. A whole second that comes later than `limit` begins it anew.
+    pub fn new(limit: i64) -> Self {
+        let (begun, newest, second, least) = (0, 0, 0, i64::MAX);
+        Self { limit, current: None, begun, newest, second, least, before: Vec::new(), jumps: 0 }
+    }
+
+    /// From now on, this is the limit.
+    pub fn limit(&mut self, limit: i64) {
+        self.limit = limit;
     }
 
     /// A datagram came at `now`, this long after its stamp.
     pub fn on_arrival(&mut self, now: i64, sample: i64) {
+        let was_silent = now - self.newest > SILENCE;
+        self.newest = now;
         let Some(current) = self.current else {
-            (self.current, self.begun, self.least) = (Some(sample), now, sample);
+            self.begin(now, sample);
             return;
         };
         let second = (now - self.begun) / SECOND;
-        if second > self.second {
-            self.current = Some(self.follow(current));
-            (self.second, self.least) = (second, i64::MAX);
+        if was_silent && self.has_jumped(current, sample) {
+            self.jump(now, sample);
+        } else if second > self.second {
+            self.second = second;
+            self.follow(now, current);
         }
         self.least = self.least.min(sample);
-        if second == 0 {
+        if self.second == 0 {
             // The first arrival may have been a slow one.
-            self.current = Some(current.min(sample));
+            self.current = self.current.min(Some(sample));
         }
+    }
+
+    /// The stamp of a datagram that comes at `now` by the fastest way; `None` before the first.
+    pub fn expected(&self, now: i64) -> Option<i64> {
+        self.current.map(|current| now - current)
     }
 
     /// What to add to a stamp.
@@ -65,19 +87,39 @@ impl Offset {
         self.jumps
     }
 
+    fn begin(&mut self, now: i64, offset: i64) {
+        self.before.clear();
+        (self.current, self.begun, self.second, self.least) = (Some(offset), now, 0, offset);
+    }
+
+    fn jump(&mut self, now: i64, offset: i64) {
+        self.jumps += 1;
+        self.begin(now, offset);
+    }
+
+    /// Whether no queue explains this offset.
+    fn has_jumped(&self, current: i64, offset: i64) -> bool {
+        offset > current + self.limit || offset < current - self.limit / PART
+    }
+
     /// A second has passed.
-    fn follow(&mut self, current: i64) -> i64 {
-        if self.least > current + self.latency || self.least < current - JUMP {
-            self.before.clear();
-            self.jumps += 1;
-            return self.least;
+    fn follow(&mut self, now: i64, current: i64) {
+        let least = std::mem::replace(&mut self.least, i64::MAX);
+        if self.has_jumped(current, least) {
+            self.jump(now, least);
+            return;
         }
         if self.before.len() == SECONDS {
             self.before.remove(0);
         }
-        self.before.push(self.least);
+        self.before.push(least);
         let wanted = self.before.iter().copied().min().unwrap_or(current);
-        current + (wanted - current).clamp(-SLEW, SLEW)
+        if self.before.len() == SECONDS && wanted > current + self.limit / PART {
+            // Queues drain at some moment in that time.
+            self.jump(now, wanted);
+        } else {
+            self.current = Some(current + (wanted - current).clamp(-SLEW, SLEW));
+        }
     }
 }
 
@@ -124,5 +166,43 @@ mod tests {
         assert_eq!((offset.current(), offset.jumps()), (3_630_000, 1));
         feed(&mut offset, 7, 2, |_| 30_000);
         assert_eq!((offset.current(), offset.jumps()), (30_000, 2));
+    }
+
+    #[test]
+    fn what_lasts_for_half_a_minute_is_no_queue_and_what_is_early_leaves_no_delay() {
+        for (more, after) in [(75_000, 32), (21_000, 32), (500_000, 3)] {
+            let mut offset = Offset::new(80_000);
+            feed(&mut offset, 0, 40, |_| 30_000);
+            feed(&mut offset, 40, after, |_| 30_000 + more);
+            assert_eq!((offset.current(), offset.jumps()), (30_000 + more, 1), "{more}");
+            feed(&mut offset, 40 + after, 2, |_| 30_000);
+            assert_eq!((offset.current(), offset.jumps()), (30_000, 2), "{more}");
+        }
+        // A stall of half a second, in whichever part of a second, and the burst that was held up by it.
+        for begin in 0..50 {
+            let mut offset = Offset::new(80_000);
+            for at in 0..500 {
+                let held = (100 + begin..125 + begin).contains(&at);
+                let came = if held { 125 + begin } else { at };
+                offset.on_arrival(came * SECOND / 50, (came - at) * SECOND / 50 + 30_000);
+            }
+            assert_eq!((offset.current(), offset.jumps()), (30_000, 0), "{begin}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_while_nothing_came_begins_anew_at_once() {
+        let mut offset = Offset::new(80_000);
+        feed(&mut offset, 0, 5, |_| 30_000);
+        // An hour of silence, of which the sender's clock counted nothing; the first datagram was slow.
+        offset.on_arrival(3_605 * SECOND, 3_600 * SECOND + 50_000);
+        assert_eq!((offset.current(), offset.jumps()), (3_600 * SECOND + 50_000, 1));
+        feed(&mut offset, 3_606, 1, |_| 3_600 * SECOND + 30_000);
+        feed(&mut offset, 3_607, 20, |_| 3_600 * SECOND + 35_000);
+        assert_eq!(offset.jumps(), 1);
+        // The silence alone is no jump, and the drift of an hour (50 ppm) is less than the latency.
+        let current = offset.current();
+        offset.on_arrival(7_300 * SECOND, current + 60_000);
+        assert!((current - SLEW..=current).contains(&offset.current()) && offset.jumps() == 1, "{offset:?}");
     }
 }

@@ -4,39 +4,21 @@
 //! the kernel and not by that of the runtime, whose resolution is a millisecond. Invariant: the thread alone
 //! writes, so datagrams leave in the order of their times.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
 use tidewire_figures::{Delay, Delays};
 use tidewire_proxy::punctual::be_prompt;
 use tokio::sync::Notify;
 
 use super::counts::Received;
-use super::place::{Network, Place};
+use super::place::Place;
 use super::playout::{Due, Playout};
+use super::sink::{NotWritten, Sink};
 use super::wire::{Head, Played};
-
-/// Where datagrams of a program go.
-#[derive(Debug)]
-pub struct Sink(To);
-
-#[derive(Debug)]
-enum To {
-    /// To a socket; a player that does not listen yet refuses them.
-    Socket(UdpSocket, SocketAddr),
-    /// Into a file or to standard output.
-    Stream(Box<dyn WriteSend>),
-}
-
-/// What a stream of bytes is written to.
-trait WriteSend: Write + Send + std::fmt::Debug {}
-
-impl<W: Write + Send + std::fmt::Debug> WriteSend for W {}
 
 /// The outputs; see the module. Clones share them.
 #[derive(Clone, Debug)]
@@ -47,7 +29,7 @@ struct Shared {
     start: Instant,
     state: Mutex<State>,
     changed: Condvar,
-    /// Told when nothing waits any more, or when an output failed.
+    /// Told when nothing waits any more, or when there is news.
     idle: Notify,
 }
 
@@ -62,6 +44,17 @@ struct State {
     delays: Delays,
     jitter: Delays,
     failure: Option<io::Error>,
+    /// What has to be named, by the name of the output.
+    refusals: BTreeMap<String, io::Error>,
+}
+
+/// What an output has to say.
+#[derive(Debug)]
+pub enum News {
+    /// It is over.
+    Failed(io::Error),
+    /// The system refuses its datagrams, and it goes on.
+    Refused { name: String, error: io::Error },
 }
 
 impl Output {
@@ -141,12 +134,18 @@ impl Output {
         }
     }
 
-    /// Waits until an output has failed.
-    pub async fn failed(&self) -> io::Error {
+    /// Waits for news of an output.
+    pub(crate) async fn news(&self) -> News {
         loop {
             let idle = self.0.idle.notified();
-            if let Some(error) = self.0.state().failure.take() {
-                return error;
+            {
+                let mut state = self.0.state();
+                if let Some(error) = state.failure.take() {
+                    return News::Failed(error);
+                }
+                if let Some((name, error)) = state.refusals.pop_first() {
+                    return News::Refused { name, error };
+                }
             }
             idle.await;
         }
@@ -181,14 +180,20 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let written = sinks.get_mut(usize::from(due.program)).map_or(Ok(()), |sink| sink.write(&due.data));
+            let sink = sinks.get_mut(usize::from(due.program));
+            let written = sink.map_or(Ok(()), |sink| sink.write(&due.data).map_err(|error| (sink.name(), error)));
             let left = self.now();
             state = self.state();
             state.on_left(&due, left);
-            match written {
-                Ok(()) => {}
-                Err(error) if is_passing(&error) => state.refused += 1,
-                Err(error) => {
+            let Err((name, not_written)) = written else { continue };
+            match not_written {
+                NotWritten::Refused(named) => {
+                    state.refused += 1;
+                    let Some(error) = named else { continue };
+                    state.refusals.insert(name.to_owned(), error);
+                    self.idle.notify_waiters();
+                }
+                NotWritten::Failed(error) => {
                     state.failure = Some(error);
                     self.idle.notify_waiters();
                     // A waiter may register after this; it looks at the failure first.
@@ -219,56 +224,3 @@ impl State {
 /// The thread looks again after this time where nothing waits. Chosen: any will do, because it is told of
 /// news.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// Whether a datagram alone was refused: its receiver does not listen, or a queue is full.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, WouldBlock};
-    matches!(error.kind(), ConnectionRefused | HostUnreachable | Interrupted | NetworkUnreachable | WouldBlock)
-        || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
-}
-
-impl Sink {
-    /// Opens the output at a place.
-    ///
-    /// # Errors
-    /// The file cannot be made, or the address cannot be sent to.
-    pub fn open(place: &Place) -> io::Result<Self> {
-        Ok(Self(match place {
-            Place::Network(network) => To::Socket(socket(network)?, network.address),
-            Place::File(path) => To::Stream(Box::new(File::create(path)?)),
-            Place::Standard => To::Stream(Box::new(io::stdout())),
-        }))
-    }
-
-    /// An output that writes the datagrams one after the other.
-    pub fn writer(to: impl Write + Send + std::fmt::Debug + 'static) -> Self {
-        Self(To::Stream(Box::new(to)))
-    }
-
-    fn write(&mut self, datagram: &[u8]) -> io::Result<()> {
-        match &mut self.0 {
-            To::Socket(socket, to) => socket.send_to(datagram, *to).map(|_| ()),
-            To::Stream(to) => to.write_all(datagram).and_then(|()| to.flush()),
-        }
-    }
-}
-
-/// A socket that sends to an address or a group.
-fn socket(network: &Network) -> io::Result<UdpSocket> {
-    let Network { address, interface, hops, .. } = *network;
-    let any: SocketAddr = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { ([0_u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any)?;
-    let options = SockRef::from(&socket);
-    match (address.is_ipv4() && address.ip().is_multicast(), interface, hops) {
-        (true, interface, hops) => {
-            if let Some(interface) = interface {
-                options.set_multicast_if_v4(&interface)?;
-            }
-            options.set_multicast_ttl_v4(hops.unwrap_or(1))?;
-        }
-        (false, _, Some(hops)) if address.is_ipv4() => options.set_ttl_v4(hops)?,
-        (false, _, Some(hops)) => options.set_unicast_hops_v6(hops)?,
-        (false, _, None) => {}
-    }
-    Ok(socket)
-}

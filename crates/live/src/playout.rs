@@ -43,8 +43,6 @@ struct Program {
 pub struct Playout {
     latency: i64,
     offset: Offset,
-    /// The newest stamp, with its wraps.
-    stamp: Option<i64>,
     programs: BTreeMap<u8, Program>,
     bytes: usize,
     counts: Played,
@@ -54,13 +52,13 @@ impl Playout {
     /// A buffer with this latency beyond the path's least one-way time.
     pub fn new(latency: i64) -> Self {
         let (offset, counts) = (Offset::new(latency), Played::default());
-        Self { latency, offset, stamp: None, programs: BTreeMap::new(), bytes: 0, counts }
+        Self { latency, offset, programs: BTreeMap::new(), bytes: 0, counts }
     }
 
     /// Takes a datagram that arrived at `now`.
     pub fn push(&mut self, now: i64, head: Head, datagram: &[u8]) {
-        let stamp = unwrap(self.stamp.unwrap_or_else(|| head.stamp.into()), head.stamp);
-        self.stamp = self.stamp.max(Some(stamp));
+        // The arrival says how often the stamp has wrapped, however long nothing came before it.
+        let stamp = unwrap(self.offset.expected(now).unwrap_or_else(|| head.stamp.into()), head.stamp);
         self.offset.on_arrival(now, now - stamp);
         let due = stamp + self.offset.current() + self.latency;
         let program = self.programs.entry(head.program).or_default();
@@ -121,7 +119,7 @@ impl Playout {
         self.counts
     }
 
-    /// How often the sender's clock, or the path's one-way time, jumped by more than the latency.
+    /// How often the sender's clock, or the path's one-way time, changed by more than a queue explains.
     pub fn jumps(&self) -> u64 {
         self.offset.jumps()
     }
@@ -194,6 +192,40 @@ mod tests {
         }
         assert_eq!(numbers(&mut playout, 20_000), [(0, 10_000), (1, 11_000), (2, 12_000)]);
         assert_eq!(playout.counts(), Played { played: 3, missing: 0, late: 0 });
+    }
+
+    /// Stamps wrap after 2^32 us, so those of two datagrams say no more about the time between them than
+    /// their distance modulo 71.6 minutes.
+    #[test]
+    fn a_silence_of_any_length_makes_no_datagram_late() {
+        const MINUTE: i64 = 60_000_000;
+        for silence in [1, 35, 36, 39, 70, 72, 107, 108, 600, 60 * 24 * 7].map(|minutes| minutes * MINUTE) {
+            let mut playout = Playout::new(80_000);
+            let sent = |n: u32| i64::from(n) * 10_000 + if n < 100 { 0 } else { silence };
+            for n in 0..200 {
+                let head = Head { program: 0, sequence: n, stamp: sent(n) as u32 };
+                playout.push(sent(n) + 30_000, head, &[n as u8]);
+                assert_eq!(numbers(&mut playout, sent(n) + 110_000), [(n as u8, sent(n) + 110_000)], "{silence}");
+            }
+            assert_eq!((playout.counts().late, playout.jumps()), (0, 0), "{silence}");
+        }
+    }
+
+    /// The sender's machine sleeps, and its clock with it.
+    #[test]
+    fn a_sender_that_slept_loses_nothing() {
+        const MINUTE: i64 = 60_000_000;
+        for (silence, counted) in [(10, 0), (40, 0), (100, 60), (300, 0)].map(|(s, c)| (s * MINUTE, c * MINUTE)) {
+            let mut playout = Playout::new(80_000);
+            for n in 0..200_u32 {
+                let (passed, on_clock) = if n < 100 { (0, 0) } else { (silence, counted) };
+                let sent = i64::from(n) * 10_000;
+                let head = Head { program: 0, sequence: n, stamp: (sent + on_clock) as u32 };
+                playout.push(sent + passed + 30_000, head, &[n as u8]);
+                assert_eq!(numbers(&mut playout, sent + passed + 110_000).len(), 1, "{silence}: {n}");
+            }
+            assert_eq!((playout.counts().late, playout.jumps()), (0, 1), "{silence}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::counts::Received;
 use super::event::{Counts, Event, Over, SessionError, Tell};
 use super::meeting::Session;
-use super::output::Output;
+use super::output::{News, Output};
 use super::stop::Stop;
 use super::wire::{Side, read_end, write_played};
 use super::{CLOSE_WAIT, CUT_OFF, SURPLUS};
@@ -59,9 +59,14 @@ impl Receiver {
         self.output.counts()
     }
 
-    /// Waits until an output has failed.
+    /// Waits until an output has failed. Tells of those that refuse datagrams meanwhile.
     pub async fn failed(&self) -> io::Error {
-        self.output.failed().await
+        loop {
+            match self.output.news().await {
+                News::Failed(error) => return error,
+                News::Refused { name, error } => (self.tell)(Event::Refused { name, error }),
+            }
+        }
     }
 
     /// Accepts senders, the newest of which has the outputs. With `once` it ends after the first that had no

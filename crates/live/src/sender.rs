@@ -8,12 +8,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidewire::{CloseCode, Connection, Endpoint, EndpointEnded, Stream};
+use tidewire::{CloseCode, CloseReason, Connection, Endpoint, EndpointEnded, Stream};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::CLOSE_WAIT;
 use super::counts::Sent;
 use super::event::{Counts, Event, Over, SessionError, Tell};
 use super::feed::Feed;
@@ -22,6 +22,10 @@ use super::meeting::Session;
 use super::stop::Stop;
 use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
+use super::{CLOSE_WAIT, SURPLUS};
+
+/// Events of inputs that wait to be told. Chosen: more than happen at a time.
+const WAITING: usize = 16;
 
 /// Reads the inputs and serves every receiver that connects. Clones are one sender.
 #[derive(Clone)]
@@ -29,6 +33,8 @@ pub struct Sender {
     feed: Arc<Feed>,
     /// Thrown when all inputs have ended, too.
     stop: Stop,
+    /// Why inputs have failed, and how many there are.
+    failed: Arc<(Mutex<Vec<String>>, usize)>,
     /// IP bytes and reports of sessions that have ended.
     past: Arc<Mutex<(u64, Played)>>,
     tell: Arc<Tell>,
@@ -48,20 +54,23 @@ impl Sender {
     /// The system has no more threads.
     pub fn start(inputs: Vec<Input>, protects: bool, tell: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
         let feed = Arc::new(Feed::new(inputs.len(), protects));
-        let sender = Self { feed: Arc::clone(&feed), stop: Stop::new(), past: Arc::default(), tell: Arc::new(tell) };
-        let mut ends = Vec::new();
+        let (stop, past, tell) = (Stop::new(), Arc::default(), Arc::new(tell));
+        let failed = Arc::new((Mutex::default(), inputs.len()));
+        let sender = Self { feed: Arc::clone(&feed), stop, failed, past, tell };
+        let (say, mut said) = mpsc::channel(WAITING);
         for (program, input) in (0..=u8::MAX).zip(inputs) {
-            let name = input.name().to_owned();
-            ends.push((name, input.start(program, Arc::clone(&feed))?));
+            input.start(program, Arc::clone(&feed), say.clone())?;
         }
-        let (stop, tell) = (sender.stop.clone(), Arc::clone(&sender.tell));
+        drop(say);
+        let told = sender.clone();
         tokio::spawn(async move {
-            for (name, end) in ends {
-                if let Ok(Err(error)) = end.await {
-                    tell(Event::InputFailed { name, error });
+            while let Some(event) = said.recv().await {
+                if let Event::InputFailed { name, error } = &event {
+                    told.failures().push(format!("the input {name} failed: {error}"));
                 }
+                (told.tell)(event);
             }
-            stop.stop();
+            told.stop();
         });
         Ok(sender)
     }
@@ -82,6 +91,16 @@ impl Sender {
         let now: u64 = connections.iter().map(|connection| connection.stats().bytes.wire_sent).sum();
         let (wire, played) = *self.past();
         Sent::new(self.feed.taken(), connections.len(), wire + now, played)
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<String>> {
+        self.failed.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the last input failed, if all have.
+    pub fn failure(&self) -> Option<String> {
+        let failures = self.failures();
+        failures.last().filter(|_| failures.len() == self.failed.1).cloned()
     }
 
     fn past(&self) -> MutexGuard<'_, (u64, Played)> {
@@ -128,7 +147,14 @@ impl Sender {
     /// Why that did not happen.
     pub async fn run(&self, session: Session) -> Result<(), SessionError> {
         let Session { connection, mut stream, latency } = session;
-        let name = self.feed.attach(&connection, latency).map_err(SessionError::Lane)?;
+        let name = match self.feed.attach(&connection, latency) {
+            Ok(name) => name,
+            // The lane says less than why the connection is over.
+            Err(error) => match timeout(Duration::ZERO, connection.closed()).await {
+                Ok(reason) => return Err(over(reason)),
+                Err(_) => return Err(SessionError::Lane(error)),
+            },
+        };
         (self.tell)(Event::Session { side: Side::Sends, peer: connection.remote(), latency });
         let running = self.stop.unless(async {
             tokio::select! {
@@ -145,7 +171,7 @@ impl Sender {
         let total = sent.iter().fold(0, |total: u64, sent| total.saturating_add(*sent));
         self.end(&connection, report.unwrap_or_default().of(total));
         match lost {
-            Some(reason) => Err(SessionError::Closed(reason)),
+            Some(reason) => Err(over(reason)),
             None if report.is_none() => Err(SessionError::NoReport),
             None => Ok(()),
         }
@@ -171,6 +197,14 @@ impl Sender {
         let mut past = self.past();
         past.0 += connection.stats().bytes.wire_sent;
         past.1 = past.1.plus(played);
+    }
+}
+
+/// Why a connection that is over has ended the session.
+fn over(reason: CloseReason) -> SessionError {
+    match reason {
+        CloseReason::Peer { code: SURPLUS, .. } => SessionError::Replaced,
+        reason => SessionError::Closed(reason),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `live` reads of an MPEG transport stream (ISO/IEC 13818-1): the clock that paces a file.
 //!
-//! [`super::input`] calls it. Invariant: any bytes are taken; those that are no transport stream have no
-//! clock.
+//! [`super::input`] calls it; it also tells a stream from other files. Invariant: any bytes are taken; those
+//! that are no transport stream have no clock.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,11 @@ const BASE_BITS: u32 = 33;
 /// A reference that differs by more than this from the one before begins a new clock. Chosen: encoders send
 /// one each 0.1 s (section 2.7.2 of the standard), so anything longer is a cut.
 const CUT: Duration = Duration::from_secs(1);
+
+/// Whether bytes are whole packets of a transport stream, and the beginning of one. No bytes are, too.
+pub fn is_stream(bytes: &[u8]) -> bool {
+    bytes.chunks(PACKET).all(|packet| packet.first() == Some(&SYNC))
+}
 
 /// The program clock reference of a packet: its process identifier, and the base.
 pub fn clock_reference(packet: &[u8]) -> Option<(u16, u64)> {
@@ -58,6 +63,11 @@ impl Pacer {
         }
         let last = self.last.map_or(Duration::ZERO, |(_, at)| at);
         self.start + last + self.each * self.packets
+    }
+
+    /// What follows is due so much later: the file could not be read in time.
+    pub fn put_off(&mut self, by: Duration) {
+        self.start += by;
     }
 
     fn on_reference(&mut self, base: u64) {
@@ -104,6 +114,22 @@ mod tests {
     }
 
     #[test]
+    fn a_transport_stream_has_a_sync_byte_in_each_packet() {
+        let stream = [packet(7, None), packet(8, Some(1)), packet(9, None)].concat();
+        for length in [0, 1, PACKET, PACKET + 1, 3 * PACKET] {
+            assert!(is_stream(&stream[..length]), "{length}");
+        }
+        // Any other file: packets of 192 bytes, text that begins with the byte, a part without the first
+        // bytes.
+        let long = [&stream[..PACKET], &[0; 4], &stream[PACKET..]].concat();
+        for other in
+            [&long[..], &[b"G".repeat(PACKET), b"no".repeat(PACKET)].concat(), &stream[1..], b"\0\0\0\x1cftypisom"]
+        {
+            assert!(!is_stream(other));
+        }
+    }
+
+    #[test]
     fn packets_are_due_by_the_first_clock_and_a_cut_goes_on_at_the_same_pace() {
         let start = Instant::now();
         let mut pacer = Pacer::new(start);
@@ -116,6 +142,11 @@ mod tests {
             let own = packet(7, reference.map(|base| base % (1 << 33)));
             due.push(pacer.due(&other.unwrap_or(own)).duration_since(start).as_micros() as u64);
         }
+        // A file that stood still goes on at the same pace.
+        let before = pacer.due(&packet(7, None));
+        pacer.put_off(Duration::from_secs(3));
+        let after = pacer.due(&packet(7, None)).duration_since(before);
+        assert!(after.abs_diff(Duration::from_millis(3_001)) < Duration::from_micros(10), "{after:?}");
         // After two references, packet n is due at n ms.
         assert!((20..400).all(|n| due[n].abs_diff(due[20] + 1_000 * (n as u64 - 20)) < 1_100), "{due:?}");
     }

@@ -1,7 +1,7 @@
 //! The end of `live` that has a link: it connects, and connects again whenever the connection is lost.
 //!
 //! The verb calls it at either end, each with its own kind of session. Invariant: it ends only when a session
-//! was whole, or when it is stopped.
+//! was whole, when it is stopped, or when the far end has said that another sender has its place.
 
 use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials};
@@ -28,15 +28,18 @@ pub struct Dialer {
 
 impl Dialer {
     /// Runs sessions until one is whole. `stop` ends a session, and the attempts to connect. `tell` is called
-    /// before the summary of each connection. The first attempt to connect must succeed.
+    /// before the summary of each connection, `check` when the job is done. The first attempt to connect must
+    /// succeed.
     ///
-    /// # Errors [`tidewire_command::exit::Exit::Unreachable`] if nothing answers at first,
-    /// [`tidewire_command::exit::Exit::Other`] if the far end plays the same part or is no `tidewire live`.
+    /// # Errors
+    /// [`Exit::Unreachable`] if nothing answers at first, [`Exit::Other`] if the far end plays the same part
+    /// or is no `tidewire live`, or if another sender has its outputs now.
     pub async fn run(
         &self,
         side: Side,
         stop: &Stop,
         tell: impl Fn(),
+        check: impl FnOnce() -> Result<(), Failure>,
         session: impl AsyncFn(Session) -> Result<(), SessionError>,
     ) -> Result<(), Failure> {
         let console = &self.console;
@@ -50,16 +53,20 @@ impl Dialer {
             let ended = session(met).await;
             tell();
             match ended {
-                Err(reason) if !stop.is_stopped() => {
-                    let (peer, reason) = (connection.remote().to_string(), reason.to_string());
+                Err(error) if !stop.is_stopped() => {
+                    let (peer, reason) = (connection.remote().to_string(), error.to_string());
                     console.event(&Line::Lost { peer: &peer, reason: reason.clone() });
-                    Ok(Ended::Lost(reason))
+                    // Two senders that both connect again would take the outputs from each other for ever.
+                    match error {
+                        SessionError::Replaced => Err(Failure::message(Exit::Other, TAKEN_OVER)),
+                        _ => Ok(Ended::Lost(reason)),
+                    }
                 }
                 _ => Ok(Ended::Done),
             }
         };
         let reconnect = Reconnect::new(console);
-        let ended = reconnect.run(Patience::Stop(stop), connect, job).await;
+        let ended = reconnect.run(Patience::Stop(stop), connect, job).await.and_then(|()| check());
         reconnect.close(ended).await
     }
 }
@@ -69,3 +76,6 @@ fn not_met(error: MeetError) -> Failure {
     let answered = matches!(error, MeetError::Refused(_) | MeetError::Foreign(_));
     Failure::new(if answered { Exit::Other } else { Exit::Unreachable }, error)
 }
+
+const TAKEN_OVER: &str = "another sender has connected with the same link, and the far side plays that one out now; give \
+                          each sender a receiver of its own";

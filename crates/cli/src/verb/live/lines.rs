@@ -62,6 +62,12 @@ pub fn tell(event: Event, console: &Console) {
         Event::InputFailed { name, error } => {
             console.warn(&format!("the input {name} failed: {error}; the others go on"));
         }
+        Event::Refused { name, error } => {
+            console.warn(&format!("{name}: the system refuses datagrams ({error}); live goes on and tries each"));
+        }
+        Event::Rejoined { name } => {
+            console.warn(&format!("{name}: joined the group again; its device had gone, and the membership with it"));
+        }
         Event::Lost { peer, reason } => {
             console.event(&Line::Lost { peer: &peer.to_string(), reason: reason.to_string() });
             console.warn(&format!("{peer} is gone: {reason}"));
@@ -92,13 +98,16 @@ pub fn tell_counts(counts: Counts, console: &Console) {
 
 /// For people. Counts of trouble appear only above 0.
 fn words_of_sent(sent: &Sent) -> String {
-    let Sent { packets, receivers, unheard, refused, strange, gaps, .. } = sent;
+    let Sent { packets, receivers, unheard, refused, strange, gaps, late, .. } = sent;
     let mut text = format!("{packets} datagrams in, {receivers} receivers");
     if *unheard > 0 {
         text.push_str(&format!(", {unheard} without a receiver"));
     }
     if *gaps > 0 {
         text.push_str(&format!(", {gaps} missing before they came in"));
+    }
+    if *late > 0 {
+        text.push_str(&format!(", {late} too late for their RTP timestamps, sent as far as they can be in time"));
     }
     if *strange > 0 {
         text.push_str(&format!(", {strange} that are no RTP packets and were left out"));

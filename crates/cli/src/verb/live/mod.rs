@@ -108,16 +108,22 @@ async fn send(args: &Args, inputs: &[&Local], far: &Place, console: &Console) ->
         Way::Dials(dialer) => {
             let session = async |session| sender.run(session).await;
             let told = || tell_counts(counts(), console);
-            reporting(console, counts, stop, dialer.run(Side::Sends, sender.stopping(), told, session)).await
+            let sending = dialer.run(Side::Sends, sender.stopping(), told, || left(&sender), session);
+            reporting(console, counts, stop, sending).await
         }
         Way::Listens(endpoint) => {
             let serving = async { sender.listen(&endpoint, latency(&config)).await.or_exit(Exit::Other) };
             let serving = listen::guarding(&endpoint, &args.naming, console, serving);
             let ended = reporting(console, counts, stop, serving).await;
             session::close(&endpoint).await;
-            ended
+            ended.and_then(|()| left(&sender))
         }
     }
+}
+
+/// A sender of which every input has failed has not done its job.
+fn left(sender: &Sender) -> Result<(), Failure> {
+    sender.failure().map_or(Ok(()), |failure| Err(Failure::message(Exit::LocalIo, failure)))
 }
 
 async fn play(args: &Args, outputs: &[&Local], far: &Place, console: &Console) -> Result<(), Failure> {
@@ -133,7 +139,7 @@ async fn play(args: &Args, outputs: &[&Local], far: &Place, console: &Console) -
         Way::Dials(dialer) => {
             let session = async |session| receiver.run(session).await;
             let told = || tell_counts(counts(), console);
-            let playing = dialer.run(Side::Receives, receiver.stopping(), told, session);
+            let playing = dialer.run(Side::Receives, receiver.stopping(), told, || Ok(()), session);
             reporting(console, counts, stop, either(playing, failing)).await
         }
         Way::Listens(endpoint) => {

@@ -116,6 +116,63 @@ fn multicast_comes_in_and_goes_out() {
     }
 }
 
+/// A datagram that IPv6 carries and IPv4 does not: the system refuses it with EMSGSIZE. Before the fix, any
+/// error but five ended the receiver with exit code 7.
+#[test]
+#[ignore = "needs IPv6 on the loopback interface, and waits in real time"]
+fn a_datagram_that_the_system_refuses_ends_no_output() {
+    let port = UdpSocket::bind("[::1]:0").and_then(|socket| socket.local_addr());
+    tidewire_testing::needs("IPv6 on the loopback interface", port.is_ok());
+    let port = port.unwrap();
+    let (place, playing) = player();
+    let (receiver, link) = receiver(&[&place], &["--latency", "500ms"]);
+    let sender = sender(&format!("udp://{port}"), &link);
+    let from = UdpSocket::bind("[::1]:0").unwrap();
+    socket2::SockRef::from(&from).set_send_buffer_size(1 << 20).unwrap();
+    for (n, length) in [(1, 1_316), (2, 65_520), (3, 1_316), (4, 700)] {
+        from.send_to(&vec![n; length], port).unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(playing.join().unwrap().iter().map(|datagram| datagram[0]).collect::<Vec<_>>(), [1, 3, 4]);
+    sender.interrupt();
+    assert_eq!(sender.end().0, Some(130));
+    let (code, far) = receiver.end();
+    assert_eq!((code, &last(&far, "played")["refused"]), (Some(0), &1.into()), "{far:?}");
+}
+
+/// Before, the bytes of any file were sent, with exit code 0.
+#[test]
+fn what_is_no_transport_stream_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let movie = folder.path().join("movie.mp4");
+    fs::write(&movie, vec![7; 10_000]).unwrap();
+    let (_receiver, link) = receiver(&["udp://127.0.0.1:9"], &["--latency", "100ms"]);
+    // A file is looked into at the start; a pipe shows what it is when it is read.
+    let file = Running::start(&["live", &format!("file:{}", movie.display()), &link, "--json"]);
+    let mut command = tidewire(&["live", "-", &link, "--json"]);
+    let pipe = Running::spawn(command.stdin(fs::File::open(&movie).unwrap()));
+    for sender in [file, pipe] {
+        let (code, lines) = sender.end();
+        assert_eq!(code, Some(7), "{lines:?}");
+        assert!(last(&lines, "error")["message"].as_str().unwrap().contains("no MPEG transport stream"), "{lines:?}");
+    }
+}
+
+/// Before the fix, each connected again when the other had taken the outputs, once a second and for ever.
+#[test]
+fn a_sender_whose_place_another_has_taken_ends_and_says_so() {
+    let (_receiver, link) = receiver(&["udp://127.0.0.1:9"], &["--latency", "300ms"]);
+    let first = sender(&format!("udp://{}", free()), &link);
+    let second = sender(&format!("udp://{}", free()), &link);
+    let (code, lines) = first.end();
+    assert_eq!(code, Some(1), "{lines:?}");
+    assert!(last(&lines, "error")["message"].as_str().unwrap().contains("another sender"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["event"] != "session"), "it connected again: {lines:?}");
+    second.interrupt();
+    let (code, lines) = second.end();
+    assert_eq!((code, lines.iter().any(|line| line["event"] == "lost")), (Some(130), false), "{lines:?}");
+}
+
 #[test]
 fn a_receiver_that_starts_again_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
