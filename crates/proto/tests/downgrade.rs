@@ -174,8 +174,8 @@ fn an_edited_hello_makes_no_session_or_the_same() {
             }
         }
         println!("{mode:?}: HELLO: {none} without an answer, {refused} answers refused, {sessions} sessions");
-        // What reaches the same session: mac2, which nobody reads without load; and with a right mac1 also the
-        // padding and mac1 itself.
+        // What reaches the same session: mac2, which nobody reads without load; and with a right mac1 also
+        // the padding and mac1 itself.
         let noise_end = LONG_HEADER_LEN + usize::from(u16::from_be_bytes([hello[23], hello[24]]));
         let free = if mode == Mode::Keys { HELLO_LEN - noise_end } else { MAC_LEN };
         assert!(none > 0 && (free * 8..=free * 10).contains(&sessions), "{mode:?}: {sessions} of {free} bytes");

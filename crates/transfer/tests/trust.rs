@@ -192,9 +192,9 @@ fn parts(to: &Path) -> Vec<(String, blake3::Hash)> {
     names(&folder).into_iter().map(|name| (name.clone(), blake3::hash(&fs::read(folder.join(name)).unwrap()))).collect()
 }
 
-/// Eve has a listed key, and knows the job, the source, the path, the size and the bytes of Ann's file. She is
-/// offered nothing of it, goes on with nothing, and can neither end, shorten nor remove Ann's part. The same
-/// while Ann's connection is open, and after it was cut off.
+/// Eve has a listed key, and knows the job, the source, the path, the size and the bytes of Ann's file. She
+/// is offered nothing of it, goes on with nothing, and can neither end, shorten nor remove Ann's part, while
+/// Ann's connection is open and after it was cut off.
 #[test]
 fn who_knows_every_name_of_a_part_gets_nothing_of_it() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -207,48 +207,7 @@ fn who_knows_every_name_of_a_part_gets_nothing_of_it() {
     assert_eq!(left.len(), 2);
     let part = left[0].0.strip_suffix(".part").unwrap().to_owned();
     let destination = Destination::open(to.path()).unwrap();
-    let attack = async {
-        let (near, far) = duplex(100_000);
-        let attacked = async {
-            let mut eve = ByHand::open(near).await;
-            assert_eq!(eve.begin(job).await, 0, "something of Ann's is offered");
-            let mut id = 0;
-            let mut entry = |change: &dyn Fn(&mut Entry)| {
-                let mut entry = Entry { id, ..entry.clone() };
-                change(&mut entry);
-                id += 1;
-                entry
-            };
-            // To go on where Ann's part ends, or earlier; and that the file is there already.
-            for offset in [GROUP, 2 * GROUP] {
-                let onward = entry(&|entry| entry.offset = offset);
-                assert_eq!(eve.announce(onward, b"more").await, Some(Reason::Unwritable));
-            }
-            let whole = entry(&|entry| (entry.kept, entry.offset) = (true, entry.size));
-            assert_eq!(eve.announce(whole, b"").await, Some(Reason::Unwritable));
-            // The part and its state by their names.
-            for folder in [".tidewire-parts", ".Tidewire-Parts"] {
-                for end in ["part", "state", "kept"] {
-                    let named = entry(&|entry| entry.path = format!("{folder}/{part}.{end}").into_bytes());
-                    assert_eq!(eve.announce(named, b"overwritten").await, Some(Reason::PathRefused));
-                }
-            }
-            // A shorter file of the same source, one that she gives up, and one of another source.
-            let shorter = entry(&|entry| (entry.size, entry.path) = (4, b"g".to_vec()));
-            assert_eq!(eve.announce(shorter, b"mine").await, None);
-            let given_up = entry(&|_| {});
-            eve.records.write(&Record::Entry(given_up)).await.unwrap();
-            eve.records.write(&Record::Abort(Reason::Changed)).await.unwrap();
-            assert!(matches!(eve.answers.next().await.unwrap(), Record::Result { failure: Some(Reason::Aborted), .. }));
-            let other = entry(&|entry| (entry.source, entry.path) = (Key([7; 16]), b"h".to_vec()));
-            let wrong = Entry { size: 3, ..other };
-            assert_eq!(eve.announce(wrong, b"more").await, Some(Reason::Mismatch));
-            eve.records.write(&Record::Done { announced: id, unsent: 0 }).await.unwrap();
-            assert!(matches!(eve.answers.next().await.unwrap(), Record::Tally { kept: 1, .. }));
-        };
-        tokio::join!(attacked, receive(far, &destination, Some(&eve), &|_| {})).1.unwrap();
-    };
-    run(attack);
+    run(attack(&destination, job, &entry, &part, &eve));
     assert_eq!(parts(to.path()), left);
     // While Ann goes on.
     let (resumed, attacks) = (Mutex::new(0), Mutex::new(0));
@@ -274,6 +233,49 @@ fn who_knows_every_name_of_a_part_gets_nothing_of_it() {
         (names(to.path()), fs::read(to.path().join("g")).unwrap()),
         (vec!["f".into(), "g".into()], b"mine".to_vec())
     );
+}
+
+/// All that Eve can say of Ann's file in a whole session. `part` is the name of Ann's part.
+async fn attack(destination: &Destination, job: Key, entry: &Entry, part: &str, peer: &PublicKey) {
+    let (near, far) = duplex(100_000);
+    let attacked = async {
+        let mut eve = ByHand::open(near).await;
+        assert_eq!(eve.begin(job).await, 0, "something of Ann's is offered");
+        let mut id = 0;
+        let mut entry = |change: &dyn Fn(&mut Entry)| {
+            let mut entry = Entry { id, ..entry.clone() };
+            change(&mut entry);
+            id += 1;
+            entry
+        };
+        // To go on where Ann's part ends, or earlier; and that the file is there already.
+        for offset in [GROUP, 2 * GROUP] {
+            let onward = entry(&|entry| entry.offset = offset);
+            assert_eq!(eve.announce(onward, b"more").await, Some(Reason::Unwritable));
+        }
+        let whole = entry(&|entry| (entry.kept, entry.offset) = (true, entry.size));
+        assert_eq!(eve.announce(whole, b"").await, Some(Reason::Unwritable));
+        // The part and its state by their names.
+        for folder in [".tidewire-parts", ".Tidewire-Parts"] {
+            for end in ["part", "state", "kept"] {
+                let named = entry(&|entry| entry.path = format!("{folder}/{part}.{end}").into_bytes());
+                assert_eq!(eve.announce(named, b"overwritten").await, Some(Reason::PathRefused));
+            }
+        }
+        // A shorter file of the same source, one that she gives up, and one of another source.
+        let shorter = entry(&|entry| (entry.size, entry.path) = (4, b"g".to_vec()));
+        assert_eq!(eve.announce(shorter, b"mine").await, None);
+        let given_up = entry(&|_| {});
+        eve.records.write(&Record::Entry(given_up)).await.unwrap();
+        eve.records.write(&Record::Abort(Reason::Changed)).await.unwrap();
+        assert!(matches!(eve.answers.next().await.unwrap(), Record::Result { failure: Some(Reason::Aborted), .. }));
+        let other = entry(&|entry| (entry.source, entry.path) = (Key([7; 16]), b"h".to_vec()));
+        let wrong = Entry { size: 3, ..other };
+        assert_eq!(eve.announce(wrong, b"more").await, Some(Reason::Mismatch));
+        eve.records.write(&Record::Done { announced: id, unsent: 0 }).await.unwrap();
+        assert!(matches!(eve.answers.next().await.unwrap(), Record::Tally { kept: 1, .. }));
+    };
+    tokio::join!(attacked, receive(far, destination, Some(peer), &|_| {})).1.unwrap();
 }
 
 /// The same source again in a session that ends in the middle of it.

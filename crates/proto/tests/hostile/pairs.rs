@@ -225,8 +225,8 @@ fn places_of_pairs_without_a_next_hop_return_after_the_handshake() {
     assert_eq!(world.relay.pairs(), 1);
 }
 
-/// Peers in all places send rows of all generations for which there is room, and nobody takes them at the next
-/// host. Returns the memory beside that of 64 idle pairs.
+/// Peers in all places send rows of all generations for which there is room, and nobody takes them at the
+/// next host. Returns the memory beside that of 64 idle pairs, and the pairs that are left.
 fn filled(config: &Config, generations: u64) -> (isize, usize) {
     let mut world = World::new(config, true);
     let mut peers: Vec<Peer> = (1..=PAIRS as u16).map(|nth| world.meet(nth)).collect();
@@ -255,7 +255,7 @@ fn rows_in_all_pairs_cost_what_their_generations_may_hold() {
     let rows = PAIRS * GENERATIONS as usize * LENGTH;
     println!("{most} bytes, {pairs} pairs, {} a row", most as usize / rows);
     assert_eq!(pairs, PAIRS);
-    // Twice a vector, a symbol, and a quarter for packets in flight and tables; rows that wait to be passed on.
+    // Twice a vector, a symbol, and a quarter for packets in flight and tables; and rows that wait.
     let bound = rows * (RELAYED_SYMBOL + 2 * LENGTH) * 5 / 4 + PAIRS * LENGTH * RELAYED_SYMBOL;
     assert!(most as usize <= bound, "{most} bytes, bound {bound}");
 }
