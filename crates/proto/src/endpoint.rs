@@ -318,11 +318,16 @@ impl Endpoint {
     /// Accounts for the memory and the ids of a connection that has handled datagrams.
     fn settle(&mut self, current: Option<Current>) {
         let Some(Current { handle, at, .. }) = current else { return };
+        self.bound_memory(at, handle);
+        self.refresh_ids(handle);
+    }
+
+    /// Accounts for the memory of a connection. Closes it if it grew beyond its part while memory is short.
+    pub(crate) fn bound_memory(&mut self, now: Time, handle: ConnectionHandle) {
         if self.connections.measure(handle) {
-            self.connections.touch(handle).into_iter().for_each(|connection| connection.refuse_memory(at));
+            self.connections.touch(handle).into_iter().for_each(|connection| connection.refuse_memory(now));
             self.connections.measure(handle);
         }
-        self.refresh_ids(handle);
     }
 
     /// Makes a connection from a half-open session when the first packet under its keys arrives.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{CloseCode, CloseReason, Event, Received};
-use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::crypto::{AwsLc, PrivateKey, PublicKey, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::{Credentials, KeyCredentials};
 use tidewire_proto::recode::Relaying;
 use tidewire_proto::relay::Relay;
 
@@ -18,8 +19,12 @@ fn address(host: u8, port: u16) -> SocketAddr {
 }
 
 fn endpoint(listen: bool, seed: u8) -> Endpoint {
+    keyed(Secret::new([7; 32]).into(), listen, seed)
+}
+
+fn keyed(credentials: Credentials, listen: bool, seed: u8) -> Endpoint {
     let connection = Config::builder().relaying(Some(Relaying::default())).build().expect("in range");
-    let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
+    let provider = Arc::new(AwsLc);
     Endpoint::new(EndpointConfig { credentials, listen, connection, provider }, [seed; 32])
 }
 
@@ -30,6 +35,10 @@ struct Host {
     far: Endpoint,
     relay: Relay,
     clients: Vec<Endpoint>,
+    /// The host of each client's address.
+    homes: Vec<u8>,
+    /// The relay's key, if keys authenticate its clients.
+    key: Option<PublicKey>,
     closed: Vec<(usize, CloseReason)>,
     out: Vec<u8>,
 }
@@ -42,20 +51,26 @@ impl Host {
             far: endpoint(false, 2),
             relay: Relay::new(address(9, 9_999), None),
             clients: (0..clients).map(|n| endpoint(false, 10 + n)).collect(),
+            homes: vec![2; clients.into()],
+            key: None,
             closed: Vec::new(),
             out: vec![0; 65_527],
         }
     }
 
     fn connect(&mut self, client: usize) -> ConnectionHandle {
-        self.clients[client].connect(self.now, address(1, 1)).expect("a secret")
+        let (now, client, to) = (self.now, &mut self.clients[client], address(1, 1));
+        match &self.key {
+            Some(key) => client.connect_to(now, to, key).expect("a key pair"),
+            None => client.connect(now, to).expect("a secret"),
+        }
     }
 
     /// Runs for 100 ms. All that the relay's far side sends goes to the configured host, which is silent.
     fn run(&mut self) {
         for _ in 0..100 {
             self.now += Duration::from_millis(1);
-            let Self { now, near, far, relay, clients, closed, out } = self;
+            let Self { now, near, far, relay, clients, homes, closed, out, .. } = self;
             near.handle_timeout(*now);
             far.handle_timeout(*now);
             relay.drive(*now, near, far);
@@ -71,7 +86,7 @@ impl Host {
                 client.handle_timeout(*now);
                 while let Some(transmit) = client.poll_transmit(*now, 1, out) {
                     assert_eq!(transmit.destination, address(1, 1));
-                    let (from, datagram) = (address(2, n as u16), &mut out[..transmit.len]);
+                    let (from, datagram) = (address(homes[n], n as u16), &mut out[..transmit.len]);
                     near.handle_datagram(Received { at: *now, from, to: None, ecn: None, datagram });
                 }
                 while let Some((_, event)) = client.poll_event() {
@@ -113,4 +128,69 @@ fn a_relay_refuses_streams_for_itself_and_ends_both_hops() {
     host.run();
     assert!(matches!(&host.closed[..], [(0, reason)] if refused(reason, "no streams")), "{:?}", host.closed);
     assert_eq!(host.relay.pairs(), 0);
+}
+
+/// Clients 0 to 63 are Ann's, 64 to 103 Bob's and the others Eve's.
+const OWNED: [std::ops::Range<usize>; 3] = [0..64, 64..104, 104..140];
+
+/// A relay and 140 clients of three owners: told apart by their keys, each at an address of its own, or by
+/// their addresses, all with one secret.
+fn of_three_owners(has_keys: bool) -> Host {
+    let mut host = Host::new(140);
+    let owner = |client: usize| OWNED.iter().position(|clients| clients.contains(&client)).expect("an owner") as u8;
+    if !has_keys {
+        host.homes = (0..140).map(|client| 2 + owner(client)).collect();
+        return host;
+    }
+    let private = |n: u8| PrivateKey::new([n; 32]);
+    let credentials = |own: u8, authorized: &[u8]| {
+        let authorized = Arc::new(authorized.iter().map(|&n| private(n).public()).collect());
+        Credentials::Key(KeyCredentials { authorized, ..KeyCredentials::new(private(own)) })
+    };
+    host.near = keyed(credentials(1, &[2, 3, 4]), true, 1);
+    host.clients = (0..140).map(|n| keyed(credentials(2 + owner(n), &[]), false, 10 + n as u8)).collect();
+    host.homes = (10..150).collect();
+    host.key = Some(private(1).public());
+    host
+}
+
+/// The hops that each owner has. The port tells the client.
+fn hops(host: &Host) -> [usize; 3] {
+    let established = host.near.connections().filter(|(_, hop)| hop.is_established());
+    let clients: Vec<usize> = established.map(|(_, hop)| hop.remote().port().into()).collect();
+    OWNED.map(|of| clients.iter().filter(|client| of.contains(client)).count())
+}
+
+/// One key from many addresses, or one address, opens pairs until none is left. Others still get in, up to an
+/// equal part, and the greedy one loses its newest pairs.
+#[test]
+fn whoever_has_most_pairs_gives_way_to_one_that_has_two_fewer() {
+    for has_keys in [false, true] {
+        let mut host = of_three_owners(has_keys);
+        let mut begin = |clients: std::ops::Range<usize>, expected: [[usize; 3]; 2]| {
+            for client in clients {
+                host.connect(client);
+                // Slowly enough not to look like a flood.
+                if client % 20 == 0 {
+                    host.run();
+                }
+            }
+            (0..10).for_each(|_| host.run());
+            assert_eq!(host.relay.pairs(), 64);
+            let counts = hops(&host);
+            assert!(expected.contains(&counts), "keys: {has_keys}, {counts:?}");
+        };
+        begin(OWNED[0].clone(), [[64, 0, 0]; 2]);
+        begin(OWNED[1].clone(), [[32, 32, 0]; 2]);
+        begin(OWNED[2].clone(), [[21, 22, 21], [22, 21, 21]]);
+        assert_eq!(host.far.connections().count(), 64);
+        let told = |words: &str| -> Vec<usize> {
+            host.closed.iter().filter(|(_, reason)| refused(reason, words)).map(|(client, _)| *client).collect()
+        };
+        let (gave_way, no_room) = (told("to another peer"), told("no room"));
+        assert_eq!(gave_way.len() + no_room.len(), 140 - 64, "{:?}", host.closed);
+        // The oldest of each owner stay, and an owner with its part is refused more.
+        assert!(gave_way.iter().all(|&client| OWNED.iter().all(|of| client < of.start || client > of.start + 20)));
+        assert!(no_room.iter().all(|&client| client >= OWNED[1].start + 32), "{no_room:?}");
+    }
 }

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tidewire::{PrivateKey, PublicKey};
-use tidewire_transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split};
+use tidewire_transfer::{
+    Destination, Entry, Event, GROUP, Have, Key, Limits, Look, Outcome, Reason, Record, RecordReader, RecordWriter,
+    TransferError, receive, scan, send,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, copy, duplex, split};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap().block_on(future)
@@ -127,6 +130,219 @@ fn issue_13_another_key_neither_goes_on_with_a_part_nor_removes_it() {
     }
     assert_eq!(names(&to.path().join(".tidewire-parts")), left);
     assert_eq!(resumed(Some(&ann)), 2 * GROUP);
+    assert_eq!(names(to.path()), ["f"]);
+}
+
+/// A peer that writes its records by hand.
+struct ByHand {
+    records: RecordWriter<WriteHalf<DuplexStream>>,
+    answers: RecordReader<ReadHalf<DuplexStream>>,
+}
+
+impl ByHand {
+    async fn open(stream: DuplexStream) -> Self {
+        let (read, write) = split(stream);
+        let records = RecordWriter::open(write).await.unwrap();
+        Self { records, answers: RecordReader::open(read).await.unwrap() }
+    }
+
+    async fn begin(&mut self, job: Key) {
+        self.records.write(&Record::Total { files: 1, bytes: 3 * GROUP, job }).await.unwrap();
+    }
+
+    /// Asks for a file, of which nothing must be offered, and announces it.
+    async fn ask(&mut self, Said { look, entry }: Said) {
+        let id = look.id;
+        self.records.write(&Record::Look(look)).await.unwrap();
+        let nothing = Record::Have { id, have: Have::Nothing };
+        assert_eq!(self.answers.next().await.unwrap(), nothing, "something of Ann's is offered");
+        self.records.write(&Record::Entry(entry)).await.unwrap();
+    }
+
+    /// Asks for a file and announces it, sends `bytes` and END, and returns the result.
+    async fn announce(&mut self, said: Said, bytes: &[u8]) -> Option<Reason> {
+        self.ask(said).await;
+        if !bytes.is_empty() {
+            self.records.write(&Record::Chunk(bytes)).await.unwrap();
+            self.records.write(&Record::End(*blake3::hash(bytes).as_bytes())).await.unwrap();
+        }
+        match self.answers.next().await.unwrap() {
+            Record::Result { failure, .. } => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What a sender says of a file, which a peer may know or guess.
+#[derive(Clone)]
+struct Said {
+    look: Look,
+    entry: Entry,
+}
+
+/// The job of a file that is sent, and what is said of it.
+fn said_of(path: &Path) -> (Key, Said) {
+    let found = scan(&[path.to_owned()]).unwrap();
+    let (near, far) = duplex(100_000);
+    run(async {
+        let listening = async {
+            let mut receiver = ByHand::open(far).await;
+            let Record::Total { job, .. } = receiver.answers.next().await.unwrap() else { panic!("no TOTAL") };
+            let Record::Look(look) = receiver.answers.next().await.unwrap() else { panic!("no LOOK") };
+            receiver.records.write(&Record::Have { id: look.id, have: Have::Nothing }).await.unwrap();
+            let Record::Entry(entry) = receiver.answers.next().await.unwrap() else { panic!("no ENTRY") };
+            (job, Said { look, entry })
+        };
+        tokio::select! {
+            said = listening => said,
+            sent = send(near, &found, &|_| {}) => panic!("{sent:?}"),
+        }
+    })
+}
+
+/// Names, lengths and hashes of the files in the folder of parts.
+fn parts(to: &Path) -> Vec<(String, blake3::Hash)> {
+    let folder = to.join(".tidewire-parts");
+    names(&folder).into_iter().map(|name| (name.clone(), blake3::hash(&fs::read(folder.join(name)).unwrap()))).collect()
+}
+
+/// Eve has a listed key, and knows the job, the source, the path, the size and the bytes of Ann's file. She
+/// is offered nothing of it, goes on with nothing, and can neither end, shorten nor remove Ann's part, while
+/// Ann's connection is open and after it was cut off.
+#[test]
+fn who_knows_every_name_of_a_part_gets_nothing_of_it() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = from.path().join("f");
+    fs::write(&path, content(3 * GROUP)).unwrap();
+    let (ann, eve) = (public(1), public(2));
+    let (job, said) = said_of(&path);
+    cut_off(&path, to.path(), Some(&ann), 2 * GROUP + 100_000);
+    let left = parts(to.path());
+    assert_eq!(left.len(), 2);
+    let part = left[0].0.strip_suffix(".part").unwrap().to_owned();
+    let destination = Destination::open(to.path()).unwrap();
+    run(attack(&destination, job, &said, &part, &eve));
+    assert_eq!(parts(to.path()), left);
+    // While Ann goes on.
+    let (resumed, attacks) = (Mutex::new(0), Mutex::new(0));
+    let found = scan(std::slice::from_ref(&path)).unwrap();
+    let outcome = run(async {
+        let (near, far) = duplex(100_000);
+        let middle = tokio::sync::Notify::new();
+        let watch = |event: Event<'_>| match event {
+            Event::Resumed { offset, .. } => *resumed.lock().unwrap() += offset,
+            Event::Bytes(_) => middle.notify_one(),
+            _ => {}
+        };
+        let attacking = async {
+            middle.notified().await;
+            attack_again(&destination, job, &said, &eve).await;
+            *attacks.lock().unwrap() += 1;
+        };
+        tokio::join!(send(near, &found, &|_| {}), receive(far, &destination, Some(&ann), &watch), attacking).0
+    });
+    assert_eq!((outcome.unwrap().kept, *resumed.lock().unwrap(), *attacks.lock().unwrap()), (1, 2 * GROUP, 1));
+    assert!(fs::read(to.path().join("f")).unwrap() == content(3 * GROUP));
+    assert_eq!(
+        (names(to.path()), fs::read(to.path().join("g")).unwrap()),
+        (vec!["f".into(), "g".into()], b"mine".to_vec())
+    );
+}
+
+/// All that Eve can say of Ann's file in a whole session. `part` is the name of Ann's part.
+async fn attack(destination: &Destination, job: Key, said: &Said, part: &str, peer: &PublicKey) {
+    let (near, far) = duplex(100_000);
+    let attacked = async {
+        let mut eve = ByHand::open(near).await;
+        eve.begin(job).await;
+        let mut id = 0;
+        let mut say = |change: &dyn Fn(&mut Said)| {
+            let mut said = said.clone();
+            (said.look.id, said.entry.id) = (id, id);
+            change(&mut said);
+            id += 1;
+            said
+        };
+        // To go on where Ann's part ends, or earlier.
+        for offset in [GROUP, 2 * GROUP] {
+            let onward = say(&|said| said.entry.offset = offset);
+            assert_eq!(eve.announce(onward, b"more").await, Some(Reason::Unwritable));
+        }
+        // The part and its state by their names.
+        for folder in [".tidewire-parts", ".Tidewire-Parts"] {
+            for end in ["part", "state", "kept"] {
+                let named = say(&|said| said.look.path = format!("{folder}/{part}.{end}").into_bytes());
+                assert_eq!(eve.announce(named, b"overwritten").await, Some(Reason::PathRefused));
+            }
+        }
+        // A shorter file of the same source, one that she gives up, and one of another source.
+        let shorter = say(&|said| (said.entry.size, said.look.path) = (4, b"g".to_vec()));
+        assert_eq!(eve.announce(shorter, b"mine").await, None);
+        eve.ask(say(&|_| {})).await;
+        eve.records.write(&Record::Abort(Reason::Changed)).await.unwrap();
+        assert!(matches!(eve.answers.next().await.unwrap(), Record::Result { failure: Some(Reason::Aborted), .. }));
+        let wrong = say(&|said| {
+            (said.entry.source, said.entry.size, said.look.path) = (Key([7; 16]), 3, b"h".to_vec());
+        });
+        assert_eq!(eve.announce(wrong, b"more").await, Some(Reason::Mismatch));
+        eve.records.write(&Record::Done { announced: id, unsent: 0 }).await.unwrap();
+        assert!(matches!(eve.answers.next().await.unwrap(), Record::Tally { kept: 1, .. }));
+    };
+    tokio::join!(attacked, receive(far, destination, Some(peer), &|_| {})).1.unwrap();
+}
+
+/// The same source again in a session that ends in the middle of it.
+async fn attack_again(destination: &Destination, job: Key, said: &Said, peer: &PublicKey) {
+    let (near, far) = duplex(100_000);
+    let attacked = async {
+        let mut eve = ByHand::open(near).await;
+        eve.begin(job).await;
+        eve.ask(said.clone()).await;
+        eve.records.write(&Record::Chunk(b"hers")).await.unwrap();
+    };
+    let received = tokio::join!(attacked, receive(far, destination, Some(peer), &|_| {})).1;
+    assert!(matches!(received, Err(TransferError::Truncated)), "{received:?}");
+}
+
+/// An announced file counts against the quota of all senders before a byte of it came, and until its
+/// connection ends: then another sender has the room again.
+#[test]
+fn a_file_that_is_announced_and_never_sent_gives_its_quota_back() {
+    const LIMIT: u64 = 1 << 40;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = from.path().join("f");
+    fs::write(&path, b"honest").unwrap();
+    let (job, said) = said_of(&path);
+    let limits = Limits { bytes: Some(LIMIT), files: Some(4) };
+    let destination = Destination::open(to.path()).unwrap().limited(limits);
+    let found = scan(std::slice::from_ref(&path)).unwrap();
+    let honest = async || {
+        let ((near, far), ann) = (duplex(100_000), public(1));
+        tokio::join!(send(near, &found, &|_| {}), receive(far, &destination, Some(&ann), &|_| {})).0.unwrap()
+    };
+    let held = run(async {
+        let (near, far) = duplex(100_000);
+        let (eve, told) = (public(2), tokio::sync::Notify::new());
+        let holding = async {
+            let mut eve = ByHand::open(near).await;
+            eve.begin(job).await;
+            let Said { mut look, mut entry } = said.clone();
+            (look.path, entry.size, entry.source) = (b"huge".to_vec(), LIMIT, Key([7; 16]));
+            eve.ask(Said { look, entry }).await;
+            eve.records.write(&Record::Chunk(b"a")).await.unwrap();
+            told.notified().await;
+            honest().await
+        };
+        let watch = |event: Event<'_>| {
+            if let Event::Bytes(_) = event {
+                told.notify_one()
+            }
+        };
+        tokio::join!(holding, receive(far, &destination, Some(&eve), &watch)).0
+    });
+    assert_eq!((held.kept, held.failed), (0, 1), "the quota is one for all senders");
+    let after = run(honest());
+    assert_eq!((after.kept, after.failed), (1, 0));
     assert_eq!(names(to.path()), ["f"]);
 }
 

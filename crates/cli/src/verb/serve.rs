@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidewire::{CloseReason, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
@@ -52,6 +53,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
         return args.detach.start();
     }
     args.detach.prepare(&mut args.listen, &mut args.naming)?;
+    raise_open_files();
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (config, _watching) = args.watch.begin("serve", config, &console)?;
@@ -72,6 +74,14 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
     ended
+}
+
+/// Allows as many open files as the system lets this user have. The usual limit of 1,024 is that of programs
+/// which use `select`, and two connections with all their streams would take them from everybody.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // A system that refuses leaves the limit as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// What is allowed, and how the other machine uses the first rule.

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -106,6 +107,32 @@ fn two_hundred_connections_cross_losses_and_one_that_is_not_read_stops_none() {
     assert_eq!(summary["event"], "summary");
     assert!(summary["symbols"]["repaired"].as_u64().unwrap() > 0, "{summary}");
     drop(server);
+}
+
+/// The usual limit of open files is that of two clients with all their streams. One client that has more open
+/// than the limit takes nothing from another.
+#[test]
+fn a_client_with_many_connections_leaves_files_for_another() {
+    let target = start_server();
+    let serve = tidewire(&["serve", "--json", "--listen", "127.0.0.1:0", "--allow", &target]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 64 && exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
+    let mut server = Running::spawn(limited.env("TIDEWIRE_CONFIG", "/dev/null"));
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    let [(_greedy, all), (_client, local)] = [(); 2].map(|()| forward(&target, &link));
+    let held: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut held = TcpStream::connect(&all).unwrap();
+            held.write_all(b"1000\r\n").unwrap();
+            held
+        })
+        .collect();
+    // What the last of them gets back shows that the server has connected all before.
+    let mut last = held.last().unwrap();
+    last.shutdown(Shutdown::Write).unwrap();
+    let _ = last.read_to_end(&mut Vec::new());
+    exchange(&local, 1_000, 1_000);
+    drop(held);
 }
 
 #[test]

@@ -74,6 +74,8 @@ impl Queues {
         state.history.iter().for_each(|step| first.extend_from_slice(step));
         // The oldest samples may be forgotten, so their delays are told as a sum.
         gatherer.delays(&mut first);
+        // A page that does not read keeps it.
+        first.shrink_to_fit();
         let (queue, waiting) = channel(MOST_WAITING);
         // The queue is empty, so it takes this.
         let _ = queue.try_send(first.into());
@@ -85,9 +87,7 @@ impl Queues {
     /// `gatherer` tells a page that missed steps what it needs.
     pub fn publish(&self, lasting: Vec<u8>, marks: &[u8], gatherer: &Gatherer) {
         let mut state = self.state();
-        let mut step = lasting.clone();
-        step.extend_from_slice(marks);
-        let step = Bytes::from(step);
+        let step = Bytes::from([&lasting[..], marks].concat());
         state.pages.retain_mut(|page| page.give(&step, gatherer));
         state.keep(lasting.into());
     }

@@ -28,6 +28,9 @@ use crate::consumer::Observed;
 const MOST_WAITING: usize = 8;
 /// Bytes of a piece. Chosen: the page draws after each.
 const PIECE: usize = 256 << 10;
+/// Most threads that read for pages. A page may be gone before its thread notices, at its next piece. Chosen:
+/// one more for each page.
+const MOST_THREADS: usize = 2 * MOST_PAGES;
 /// How long a mark waits for its fate. Chosen: a packet whose fate takes longer is told twice.
 const HOLD: Duration = Duration::from_secs(3);
 
@@ -107,25 +110,30 @@ pub struct Recorded {
     recordings: Arc<[Recording]>,
     replays: Replays,
     presence: Arc<()>,
+    /// Each thread that reads for a page holds one.
+    reading: Arc<()>,
 }
 
 impl Recorded {
     /// Shows `recordings` one beside the other.
     pub fn new(recordings: Vec<Recording>) -> Self {
         let replays = Replays::new(recordings.iter().map(|recording| recording.path.clone()).collect());
-        Self { recordings: recordings.into(), replays, presence: Arc::default() }
+        Self { recordings: recordings.into(), replays, presence: Arc::default(), reading: Arc::default() }
     }
 }
 
 impl Source for Recorded {
     fn open(&self) -> Option<Frames> {
-        if Arc::strong_count(&self.presence) > MOST_PAGES {
+        if Arc::strong_count(&self.presence) > MOST_PAGES || Arc::strong_count(&self.reading) > MOST_THREADS {
             return None;
         }
         let (queue, waiting) = channel(MOST_WAITING);
-        let recordings = Arc::clone(&self.recordings);
+        let (recordings, reading) = (Arc::clone(&self.recordings), Arc::clone(&self.reading));
         // A page that is gone has dropped its end of the queue, and the thread ends.
-        let show = move || drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() }));
+        let show = move || {
+            drop(tell(&recordings, &mut Teller { queue, frames: Vec::new() }));
+            drop(reading);
+        };
         std::thread::Builder::new().spawn(show).ok()?;
         Some(Frames::new(waiting, Arc::clone(&self.presence)))
     }
@@ -240,6 +248,25 @@ mod tests {
         assert!(recorded.open().is_none());
         pages.pop();
         assert!(recorded.open().is_some());
+    }
+
+    /// A reader with the token opens the channel and leaves, again and again. A thread that waits for its
+    /// file stands for one that reads a long recording.
+    #[cfg(unix)]
+    #[test]
+    fn threads_of_pages_that_left_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("waits");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let recorded = Recorded::new(vec![Recording { name: "waits".into(), path: path.clone() }]);
+        let opened = (0..100).filter(|_| recorded.open().is_some()).count();
+        assert_eq!(opened, MOST_THREADS);
+        // Whoever opens both ends waits for nobody, and lets them read to the end.
+        while Arc::strong_count(&recorded.reading) > 1 {
+            drop(File::options().read(true).write(true).open(&path).unwrap());
+            std::thread::yield_now();
+        }
+        assert_eq!((0..100).filter(|_| recorded.open().is_some()).count(), MOST_THREADS);
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -22,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_core::Stream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::replays::{MOST_ASKED, Refusal, Replays};
 use super::{PageError, files};
@@ -31,6 +33,14 @@ use crate::http::{Bounded, is_own_host, one_request};
 const TOKEN_BYTES: usize = 16;
 /// Connections of pages. Chosen: several pages, each with the six connections of a browser.
 const MOST: usize = 48;
+
+/// Time for the body of a request. Chosen: that for its head. A body that came byte by byte would hold a
+/// connection for hours.
+const BODY: Duration = Duration::from_secs(2);
+
+/// Most bytes of a message that are handed to the connection at once: it copies them, and would hold all that
+/// a page which does not read gets first. Chosen.
+const PIECE: usize = 64 << 10;
 
 /// Where pages get the frames of the channel.
 pub trait Source: Debug + Send + Sync {
@@ -191,7 +201,11 @@ async fn stream(State(site): State<Arc<Site>>) -> Response {
 }
 
 /// Runs a recorded flow again. The answer tells its progress and its rows line by line.
-async fn replay(State(site): State<Arc<Site>>, asked: Bytes) -> Response {
+async fn replay(State(site): State<Arc<Site>>, request: Request) -> Response {
+    let asked = match body(request, BODY).await {
+        Ok(asked) => asked,
+        Err(refused) => return refused,
+    };
     match site.source.replays().map(|replays| replays.start(&asked)) {
         Some(Ok(lines)) => ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response(),
         Some(Err(Refusal::Wrong(sentence))) => (StatusCode::BAD_REQUEST, sentence).into_response(),
@@ -200,17 +214,27 @@ async fn replay(State(site): State<Arc<Site>>, asked: Bytes) -> Response {
     }
 }
 
+/// The body of a request, which has to come within `patience`. The error is the answer.
+async fn body(request: Request, patience: Duration) -> Result<Bytes, Response> {
+    match timeout(patience, Bytes::from_request(request, &())).await {
+        Ok(read) => read.map_err(IntoResponse::into_response),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT.into_response()),
+    }
+}
+
 /// The frames of a page as the body of an answer.
 #[derive(Debug)]
 pub struct Frames {
     waiting: mpsc::Receiver<Bytes>,
+    /// What is left of the message that is being sent.
+    rest: Bytes,
     _presence: Arc<()>,
 }
 
 impl Frames {
     /// What comes through `waiting`. The source counts `presence` to know who still reads.
     pub fn new(waiting: mpsc::Receiver<Bytes>, presence: Arc<()>) -> Self {
-        Self { waiting, _presence: presence }
+        Self { waiting, rest: Bytes::new(), _presence: presence }
     }
 
     /// The next piece, if there is one.
@@ -224,7 +248,12 @@ impl Stream for Frames {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.waiting.poll_recv(cx).map(|frames| frames.map(Ok))
+        if self.rest.is_empty() {
+            let Some(frames) = ready!(self.waiting.poll_recv(cx)) else { return Poll::Ready(None) };
+            self.rest = frames;
+        }
+        let piece = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(self.rest.split_to(piece))))
     }
 }
 
@@ -282,6 +311,26 @@ mod tests {
             ("sec-fetch-mode", "navigate"),
             ("sec-fetch-dest", "document")
         ]));
+    }
+
+    /// A body of one byte, after which nothing comes.
+    struct Endless(bool);
+
+    impl Stream for Endless {
+        type Item = Result<Bytes, std::convert::Infallible>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            if std::mem::replace(&mut self.0, true) { Poll::Pending } else { Poll::Ready(Some(Ok("{".into()))) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_ends_is_refused() {
+        let request = Request::new(Body::from_stream(Endless(false)));
+        let refused = body(request, Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+        let whole = body(Request::new(Body::from("{}")), BODY).await.unwrap();
+        assert_eq!(&whole[..], b"{}");
     }
 
     #[test]

@@ -377,4 +377,26 @@ mod tests {
         let session = initiator.handle_reply(&good).unwrap();
         assert_eq!((session.remote, session.aead), (source, Aead::ChaCha20Poly1305));
     }
+
+    /// A responder with the secret cannot make the session plain, or use a cipher that was not offered.
+    #[test]
+    fn no_reply_chooses_a_cipher_that_was_not_offered() {
+        let (secret, source) = (Secret::new([1; 32]), ConnectionId([4; 8]));
+        // Parameter 11, the source, and 7, the cipher.
+        let bound = [&[11, 8], &source.0[..]].concat();
+        let choices = (0..=255_u8).map(|chosen| vec![7, 1, chosen]);
+        let others = [vec![], vec![7, 0], vec![7, 2, 1, 2]];
+        for both in [true, false] {
+            let taken = choices.clone().chain(others.clone()).filter(|said| {
+                let (provider, parameters) = (Arc::new(AwsLc), Parameters::default());
+                let mut initiator =
+                    Initiator::new(&secret, ConnectionId([3; 8]), &parameters, provider, [2; 32], Time::ZERO);
+                initiator.offer = Offer { first: Aead::ChaCha20Poly1305, both };
+                let answer = reply(&initiator, &secret, &[&said[..], &bound].concat(), source);
+                initiator.handle_reply(&answer).is_ok()
+            });
+            let taken: Vec<_> = taken.map(|said| said[2]).collect();
+            assert_eq!(taken, if both { vec![1, 2] } else { vec![2] });
+        }
+    }
 }

@@ -4,12 +4,13 @@
 //! A driver owns the endpoints. A relay has two, one that listens and one that connects, and a [`Relay`]. An
 //! end has one for its hop, and an [`End`], which has the endpoint of the end-to-end session inside. After
 //! each change of an endpoint the driver calls `drive`. Invariants: a relay opens hops only to the address it
-//! was given; it never decodes; rows of one pair of hops never reach another.
+//! was given; it never decodes; rows of one pair of hops never reach another. No owner of hops keeps out one
+//! that has two pairs fewer.
 
 mod decoding;
 mod end;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::VecDeque;
 
 use crate::Time;
@@ -74,7 +75,8 @@ pub enum Report {
         /// Address of the end, or of the relay before.
         from: SocketAddr,
     },
-    /// A hop was closed because the relay has [`MOST_PAIRS`] pairs, or cannot open the next hop.
+    /// A hop was closed because the relay has [`MOST_PAIRS`] pairs and its owner has its part of them, or
+    /// because the next hop cannot be opened.
     NoRoom {
         /// Address of the end, or of the relay before.
         from: SocketAddr,
@@ -96,6 +98,26 @@ struct Pair {
     near: ConnectionHandle,
     far: ConnectionHandle,
     from: SocketAddr,
+    owner: Owner,
+}
+
+/// Who opened a hop. All who share a secret and an address are one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The key that it proved to have.
+    Key(PublicKey),
+    /// Its address when the hop was made: of IPv6 the /64, because a host has all of it.
+    Address(IpAddr),
+}
+
+impl Owner {
+    fn of(hop: &Connection) -> Self {
+        match (hop.peer_key(), hop.remote().ip().to_canonical()) {
+            (Some(key), _) => Self::Key(key),
+            (None, IpAddr::V6(ip)) => Self::Address(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into()),
+            (None, ip) => Self::Address(ip),
+        }
+    }
 }
 
 /// Joins each hop that was accepted with one to a fixed address; see the module.
@@ -171,18 +193,34 @@ impl Relay {
 
     /// Opens the next hop for a hop that was accepted.
     fn begin(&mut self, now: Time, handle: ConnectionHandle, near: &mut Endpoint, far: &mut Endpoint) {
-        let Some(from) = near.connection(handle).map(Connection::remote) else { return };
+        let Some((from, owner)) = near.connection(handle).map(|hop| (hop.remote(), Owner::of(hop))) else { return };
+        if self.pairs.len() >= MOST_PAIRS {
+            self.make_room(now, owner, near, far);
+        }
         let opened = (self.pairs.len() < MOST_PAIRS).then(|| match &self.key {
             Some(key) => far.connect_to(now, self.to, key),
             None => far.connect(now, self.to),
         });
         if let Some(Ok(next)) = opened {
-            self.pairs.push(Pair { near: handle, far: next, from });
+            self.pairs.push(Pair { near: handle, far: next, from, owner });
             self.report(Report::Opened { from });
         } else if let Some(hop) = near.connection_mut(handle) {
             hop.close(now, CloseCode::Refused, "the relay has no room for another path");
             self.report(Report::NoRoom { from });
         }
+    }
+
+    /// Ends the newest pair of the owner that has the most, if `owner` has at least two fewer.
+    fn make_room(&mut self, now: Time, owner: Owner, near: &mut Endpoint, far: &mut Endpoint) {
+        let count = |owner: Owner| self.pairs.iter().filter(|pair| pair.owner == owner).count();
+        let greediest = self.pairs.iter().enumerate().max_by_key(|(_, pair)| (count(pair.owner), pair.near));
+        let Some((index, greediest)) = greediest else { return };
+        if count(greediest.owner) < count(owner) + 2 {
+            return;
+        }
+        let pair = self.pairs.swap_remove(index);
+        self.close(now, pair, (CloseCode::Refused, "the relay gives this place to another peer"), near, far);
+        self.report(Report::Over { from: pair.from, at: pair.from, reason: CloseReason::Local });
     }
 
     /// Closes the other hop of a pair whose hop to `at` is over, and tells the reason there.
@@ -196,14 +234,26 @@ impl Relay {
         far: &mut Endpoint,
     ) {
         let (code, words) = told(&reason, at);
+        self.close(now, pair, (code, &words), near, far);
+        self.polluted += u64::from(code == CloseCode::Polluted);
+        self.report(Report::Over { from: pair.from, at, reason });
+    }
+
+    /// Closes the hops of a pair that are there.
+    fn close(
+        &mut self,
+        now: Time,
+        pair: Pair,
+        (code, words): (CloseCode, &str),
+        near: &mut Endpoint,
+        far: &mut Endpoint,
+    ) {
         for (endpoint, handle) in [(near, pair.near), (far, pair.far)] {
             if let Some(hop) = endpoint.connection_mut(handle) {
                 self.passed += hop.relay_stats();
-                hop.close(now, code, &words);
+                hop.close(now, code, words);
             }
         }
-        self.polluted += u64::from(code == CloseCode::Polluted);
-        self.report(Report::Over { from: pair.from, at, reason });
     }
 
     fn report(&mut self, report: Report) {
@@ -239,6 +289,7 @@ fn pass(now: Time, (from, a): (&mut Endpoint, ConnectionHandle), (to, b): (&mut 
     }
     let (Some(source), Some(target)) = (from.connection_mut(a), to.connection_mut(b)) else { return };
     join(now, source, target);
+    to.bound_memory(now, b);
 }
 
 /// Passes rows from one hop to the next.

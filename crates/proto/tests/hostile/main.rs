@@ -16,6 +16,7 @@ mod malformed;
 mod many;
 mod memory;
 mod meter;
+mod pairs;
 mod parts;
 mod peer;
 mod pieces;

@@ -17,5 +17,6 @@ mod relay;
 mod routes;
 mod silence;
 mod streams;
+mod turns;
 
 use loopback as places;
