@@ -186,7 +186,7 @@ impl SymbolRing {
     /// Adds factor times the slot of `from` to the slot of every (id, factor); no id is `from`. The symbols
     /// there become at least as long as that of `from`.
     pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
-        let (source, len) = (self.bytes_of(from).start, self.lens[self.index(from)]);
+        let (source, len, kernel) = (self.bytes_of(from).start, self.lens[self.index(from)], Kernel::active());
         for &(to, factor) in targets {
             let (target, index) = (self.bytes_of(to).start, self.index(to));
             let len = len.max(self.lens[index]);
@@ -195,7 +195,7 @@ impl SymbolRing {
             let (lower, upper) = self.memory.split_at_mut(source.max(target));
             let (out, symbol) =
                 if source < target { (upper, &lower[source..]) } else { (&mut lower[target..], &*upper) };
-            Kernel::active().mul_add(&mut out[..len], factor, &symbol[..len]);
+            kernel.mul_add(&mut out[..len], factor, &symbol[..len]);
         }
     }
 
@@ -233,8 +233,11 @@ impl SymbolRing {
         self.memory.reserve_exact(len - self.memory.len());
         self.memory.resize(len, 0);
         let start = aligned(&self.memory);
-        self.memory.copy_within(self.start..self.start + self.taken * self.slot_len, start);
-        self.start = start;
+        // A large block grows in place or moves by whole pages.
+        if start != self.start {
+            self.memory.copy_within(self.start..self.start + self.taken * self.slot_len, start);
+            self.start = start;
+        }
     }
 }
 

@@ -151,13 +151,14 @@ fn steady_state_allocates_nothing() {
     assert_eq!(allocations(STREAM, packets), 0, "allocations in {packets} packets");
 }
 
-/// The sender allocates twice per symbol, and some times for the sum of a repair. The receiver allocates
-/// twice per symbol, and some times for a decoded generation.
+/// The sender allocates once per symbol, and some times for the sum of a repair. The receiver allocates once
+/// per symbol, and some times for a decoded generation.
 #[test]
-fn blocks_allocate_at_most_four_times_for_each_packet() {
+fn blocks_allocate_less_than_two_and_a_half_times_for_each_packet() {
     let packets = packets();
     let counted = allocations(block(32, 8), packets);
-    assert!(counted <= 4 * packets, "{counted} allocations in {packets} packets");
+    println!("{counted} of {packets}");
+    assert!(2 * counted < 5 * packets, "{counted} allocations in {packets} packets");
 }
 
 /// Allocations of both ends during `packets` packets after the warm-up.

@@ -239,12 +239,11 @@ impl Decoder {
     /// Repaired source symbols are left out: they are as long as their repair, which may be longer than the
     /// original.
     fn check_as_long(&self, first: u64, len: usize) -> Result<(), DecodeError> {
-        let is_longer = |id| self.ring.len(id) > len && self.is_held(id) && !self.repaired.contains(id);
-        let mut mixed = self.row.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
-        match mixed.find(|&(_, id)| is_longer(id)) {
-            Some((_, id)) => {
-                Err(DecodeError::RepairTooShort { len, source: SourceId(id), source_len: self.ring.len(id) })
-            }
+        let span = first..first + self.row.len() as u64;
+        let held = self.decoded.members(span.start.max(self.floor)..span.end.min(self.end));
+        let mut mixed = held.filter(|&id| self.row[(id - first) as usize] != 0);
+        match mixed.find(|&id| self.ring.len(id) > len && !self.repaired.contains(id)) {
+            Some(id) => Err(DecodeError::RepairTooShort { len, source: SourceId(id), source_len: self.ring.len(id) }),
             None => Ok(()),
         }
     }

@@ -21,7 +21,7 @@ use super::row::{RowField, eliminate, get, set, take};
 use super::{Generation, RankError};
 use crate::RepairId;
 use crate::kernel::LINE;
-use crate::mix::{Field, Gf256, Gf65536, combine_piece};
+use crate::mix::{Field, Gf256, Gf65536};
 
 /// Counts the independent symbols received of a generation whose end may still be unknown.
 ///
@@ -70,8 +70,6 @@ pub struct Rank {
     scaled: Vec<u8>,
     /// The coefficients of a repair symbol over its whole span.
     span: Vec<u8>,
-    /// The factor of each row in the sum that reduces a repair symbol.
-    factors: Vec<u8>,
     /// Number of payload elements before the free columns of each row. 0 if rows carry no payload.
     payload: usize,
     /// Sorted keys of the repair symbols that count, for the code without rows.
@@ -111,7 +109,6 @@ impl Rank {
             reduced: Vec::new(),
             scaled: Vec::new(),
             span: Vec::new(),
-            factors: Vec::new(),
             payload,
             keys: Vec::new(),
         }
@@ -253,15 +250,16 @@ impl Rank {
         let bytes = if self.longest.code().is_over_gf256() { Gf256::BYTES } else { Gf65536::BYTES };
         let rows = self.cells.chunks_exact((self.stride * bytes).max(1)).zip(&self.pivots);
         rows.map(move |(row, &pivot)| {
-            let parts = (0..bytes).map(|byte| &row[byte * self.stride..][..self.payload]);
-            (pivot, parts.collect::<Vec<_>>().concat())
+            let mut symbol = Vec::with_capacity(bytes * self.payload);
+            (0..bytes).for_each(|byte| symbol.extend_from_slice(&row[byte * self.stride..][..self.payload]));
+            (pivot, symbol)
         })
     }
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        let Self { states, free, pivots, cells, reduced, scaled, span, factors, keys, .. } = self;
-        let bytes = [cells, reduced, scaled, span, factors].map(Vec::capacity).iter().sum::<usize>();
+        let Self { states, free, pivots, cells, reduced, scaled, span, keys, .. } = self;
+        let bytes = [cells, reduced, scaled, span].map(Vec::capacity).iter().sum::<usize>();
         let names = free.capacity() + pivots.capacity() + keys.capacity();
         bytes + states.capacity() * size_of::<State>() + names * size_of::<u16>()
     }
@@ -277,12 +275,7 @@ impl Rank {
         let count = usize::from(id.count);
         self.span.resize(count * F::BYTES, 0);
         F::write(&mut self.span, self.longest.code(), id);
-        for index in 0..count {
-            if self.states[index] == State::Unmentioned {
-                self.states[index] = State::Free(self.free.len() as u16);
-                self.free.push(index as u16);
-            }
-        }
+        self.mention(count);
         self.fit_stride::<F>();
         if self.free.is_empty() {
             return false;
@@ -303,30 +296,40 @@ impl Rank {
         self.insert::<F>()
     }
 
-    /// Sets the payload of `reduced`: the repair symbol minus the arrived source symbols that it mixes.
+    /// Makes free columns of those of the first `count` symbols that are lacking and that no row mentions.
+    fn mention(&mut self, count: usize) {
+        let known = usize::from(self.arrived) + self.free.len() + self.pivots.len();
+        if known == usize::from(self.count) {
+            return;
+        }
+        for (index, state) in self.states[..count].iter_mut().enumerate() {
+            if *state == State::Unmentioned {
+                *state = State::Free(self.free.len() as u16);
+                self.free.push(index as u16);
+            }
+        }
+    }
+
+    /// Adds the repair symbol minus the arrived source symbols that it mixes to the payload of `reduced`.
     fn subtract_sources<F: RowField>(&mut self, symbol: &[u8], sources: &[u8]) {
-        let (len, all) = (symbol.len(), 0..self.payload);
+        let (len, payload) = (symbol.len(), self.payload);
+        F::mul_add_front(&mut self.reduced, payload, 1, symbol);
+        if self.arrived == 0 {
+            return;
+        }
         let count = self.span.len() / F::BYTES;
         let arrived = self.states[..count].iter().enumerate().filter(|(_, state)| **state == State::Arrived);
-        set_factors::<F>(&mut self.factors, arrived.clone().map(|(index, _)| get::<F>(&self.span, index)));
-        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
-        let arrived = arrived.map(|(index, _)| &sources[index * len..][..len]);
-        let terms = core::iter::once(symbol).chain(arrived).map(|symbol| F::source(symbol, len, &all));
-        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.reduced, &all)), terms, |_| factors);
+        let terms = arrived.map(|(index, _)| (get::<F>(&self.span, index), &sources[index * len..][..len]));
+        F::mul_add_many(&mut self.reduced, payload, terms);
     }
 
     /// Eliminates the pivots of all rows from `reduced`.
     fn subtract_rows<F: RowField>(&mut self) {
-        let (len, all) = (self.stride * F::BYTES, 0..self.stride);
-        let count = self.span.len() / F::BYTES;
-        let of_pivot = |&pivot: &u16| if usize::from(pivot) < count { get::<F>(&self.span, pivot.into()) } else { 0 };
-        set_factors::<F>(&mut self.factors, self.pivots.iter().map(of_pivot));
-        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
-        let rows = core::iter::once(&self.reduced[..]).chain(self.cells.chunks_exact(len));
-        self.scaled.resize(len, 0);
-        let rows = rows.map(|row| F::source(row, len, &all));
-        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.scaled, &all)), rows, |_| factors);
-        core::mem::swap(&mut self.reduced, &mut self.scaled);
+        let (len, count) = (self.stride * F::BYTES, self.span.len() / F::BYTES);
+        let rows = self.pivots.iter().zip(self.cells.chunks_exact(len));
+        let rows = rows.filter(|&(&pivot, _)| usize::from(pivot) < count);
+        let terms = rows.map(|(&pivot, row)| (get::<F>(&self.span, pivot.into()), row));
+        F::mul_add_many(&mut self.reduced, self.stride, terms);
     }
 
     /// Handles the arrival of a row's pivot: another symbol of the row becomes its pivot. Returns whether
@@ -408,14 +411,5 @@ impl Rank {
             }
         }
         self.stride = new;
-    }
-}
-
-/// Writes 1 and then these coefficients to `factors`.
-fn set_factors<F: RowField>(factors: &mut Vec<u8>, coefficients: impl Iterator<Item = u16> + Clone) {
-    let count = 1 + coefficients.clone().count();
-    factors.resize(count * F::BYTES, 0);
-    for (at, coefficient) in core::iter::once(1).chain(coefficients).enumerate() {
-        set::<F>(factors, at, coefficient);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::field::{gf256, gf65536};
 use crate::kernel::{Kernel, LINE};
-use crate::mix::{Field, Gf256, Gf65536};
+use crate::mix::{self, Field, Gf256, Gf65536};
 use crate::{Code, RepairId};
 
 /// A field with the operations that matrices need.
@@ -24,6 +24,10 @@ pub(super) trait RowField: Field {
 
     /// Adds `factor * from` to the first `count` elements of `to`. `from` has exactly `count` elements.
     fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]);
+
+    /// Adds the sum of `factor * from` over (factor, from) to the first `count` elements of `to`. Each `from`
+    /// has exactly `count` elements.
+    fn mul_add_many<'a>(to: &mut [u8], count: usize, terms: impl Iterator<Item = (u16, &'a [u8])>);
 
     /// `to[d] += factors[d] * from`.
     fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]);
@@ -53,6 +57,10 @@ impl RowField for Gf256 {
     #[inline]
     fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]) {
         Kernel::active().mul_add(&mut to[..count], factor as u8, from);
+    }
+
+    fn mul_add_many<'a>(to: &mut [u8], count: usize, terms: impl Iterator<Item = (u16, &'a [u8])>) {
+        mix::add(&mut to[..count], terms.map(|(factor, from)| (factor as u8, from)));
     }
 
     #[inline]
@@ -95,6 +103,12 @@ impl RowField for Gf65536 {
             let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &front));
             Kernel::active().mul_add_halves(&mut [Self::out(to, &front)], &[term]);
         }
+    }
+
+    fn mul_add_many<'a>(to: &mut [u8], count: usize, terms: impl Iterator<Item = (u16, &'a [u8])>) {
+        let front = 0..count;
+        let terms = terms.map(|(factor, from)| (factor, Self::source(from, from.len(), &front)));
+        mix::add_halves(Self::out(to, &front), terms);
     }
 
     fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]) {

@@ -106,16 +106,10 @@ static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 impl Kernel {
     /// The kernel that encoders and decoders use. It is the fastest that this processor runs, found on the
     /// first call, unless [`activate`](Self::activate) chose another.
+    #[inline]
     pub fn active() -> &'static Self {
-        let mut chosen = ACTIVE.load(Ordering::Relaxed);
-        if chosen == 0 {
-            // The last tier, scalar, runs on every processor.
-            let fastest = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
-            // Another thread, or an `activate`, may have stored its choice first. That choice stays.
-            let was = ACTIVE.compare_exchange(0, fastest, Ordering::Relaxed, Ordering::Relaxed);
-            chosen = was.err().unwrap_or(fastest);
-        }
-        TIERS[chosen - 1]
+        let chosen = ACTIVE.load(Ordering::Relaxed);
+        TIERS[if chosen == 0 { choose() } else { chosen } - 1]
     }
 
     /// Makes this kernel the active one, so that tests and benchmarks can run whole codecs on each tier.
@@ -256,6 +250,16 @@ impl Kernel {
         // SAFETY: a kernel is only handed out where its instructions exist.
         unsafe { (self.operations.hash_16)(counter, coefficients) }
     }
+}
+
+/// Chooses the active kernel. Returns what [`ACTIVE`] holds from now on.
+#[cold]
+fn choose() -> usize {
+    // The last tier, scalar, runs on every processor.
+    let fastest = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
+    // Another thread, or an `activate`, may have stored its choice first. That choice stays.
+    let was = ACTIVE.compare_exchange(0, fastest, Ordering::Relaxed, Ordering::Relaxed);
+    was.err().unwrap_or(fastest)
 }
 
 impl fmt::Debug for Kernel {

@@ -11,7 +11,7 @@ mod gf65536;
 
 use core::ops::Range;
 
-use crate::kernel::{Kernel, LINE, Term};
+use crate::kernel::{Halves, HalvesFactors, HalvesMut, Kernel, LINE, Term};
 pub(crate) use gf256::{Gf256, combine_repairs};
 pub(crate) use gf65536::Gf65536;
 
@@ -161,6 +161,20 @@ pub(crate) fn add<'a>(out: &mut [u8], mut terms: impl Iterator<Item = Term<'a>>)
     loop {
         let count = batch.iter_mut().zip(&mut terms).map(|(place, term)| *place = term).count();
         Kernel::active().mul_add_many(out, &batch[..count]);
+        if count < BATCH {
+            return;
+        }
+    }
+}
+
+/// [`add`] over GF(2^16).
+pub(crate) fn add_halves<'a>(out: HalvesMut<'_>, mut terms: impl Iterator<Item = (u16, Halves<'a>)>) {
+    let mut out = [out];
+    let mut batch = [(HalvesFactors::default(), Halves::default()); BATCH];
+    loop {
+        let places = batch.iter_mut().zip(&mut terms);
+        let count = places.map(|(place, (factor, half))| *place = ([factor, 0, 0, 0].into(), half)).count();
+        Kernel::active().mul_add_halves(&mut out, &batch[..count]);
         if count < BATCH {
             return;
         }

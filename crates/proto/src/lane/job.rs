@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_codec::{DecodePlan, Generation, SourceId};
 
 /// The bytes of one symbol. They are never written while there is more than one owner.
-pub(crate) type Symbol = Arc<Vec<u8>>;
+pub(crate) type Symbol = Arc<[u8]>;
 
 /// A job that decodes one generation.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Encode {
 
     /// Runs the job.
     pub(crate) fn run(self) -> Encoded {
-        let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| symbol.as_slice()).collect();
+        let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| &symbol[..]).collect();
         let mut symbols = vec![vec![0; self.len]; self.repairs.into()];
         if self.generation.encode(&sources, 0, &mut symbols).is_err() {
             symbols.clear();
@@ -91,14 +91,14 @@ impl Decode {
         let lost: Vec<u16> = (0..).zip(&self.sources).filter(|(_, symbol)| symbol.is_none()).map(|(n, _)| n).collect();
         let keys: Vec<u16> = self.repairs.iter().map(|&(key, _)| key).collect();
         let len = self.repairs.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
-        let mut decoded = vec![vec![0; len]; lost.len()];
+        let mut decoded: Vec<Symbol> = lost.iter().map(|_| core::iter::repeat_n(0, len).collect()).collect();
+        let mut places: Vec<&mut [u8]> = decoded.iter_mut().filter_map(Arc::get_mut).collect();
         let mut plan = DecodePlan::nothing_lost(self.generation);
-        let sources: Vec<&[u8]> =
-            self.sources.iter().map(|symbol| symbol.as_ref().map_or(&[][..], |symbol| symbol.as_slice())).collect();
-        let repairs: Vec<&[u8]> = self.repairs.iter().map(|(_, symbol)| symbol.as_slice()).collect();
+        let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| symbol.as_deref().unwrap_or_default()).collect();
+        let repairs: Vec<&[u8]> = self.repairs.iter().map(|(_, symbol)| &symbol[..]).collect();
         let is_decoded =
-            plan.renew(self.generation, &lost, &keys).is_ok() && plan.decode(&sources, &repairs, &mut decoded).is_ok();
-        let symbols = is_decoded.then(|| lost.into_iter().zip(decoded.into_iter().map(Arc::new)).collect());
+            plan.renew(self.generation, &lost, &keys).is_ok() && plan.decode(&sources, &repairs, &mut places).is_ok();
+        let symbols = is_decoded.then(|| lost.into_iter().zip(decoded).collect());
         Decoded { first, repairs: keys.len(), symbols }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p tidewire --example endpoint_cost [-- PART] [WORD] [--write]`. In `many`, `hostile`
 //! and `blocks` the endpoint runs without a socket and in virtual time, driven as the library's driver drives
-//! it. `sockets` takes 80 seconds, `policies` 25 minutes, `answers` two hours; a WORD chooses the rows whose
+//! it. `sockets` takes 80 seconds, `policies` 25 minutes, `answers` 20; a WORD chooses the rows whose
 //! names contain it. `--write` puts their tables into `docs/data`. Close everything else first; where others
 //! use the machine, put `chrt -f 1` in front.
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tidewire::{Config, RateControl};
 use tidewire_codec::SourceId;
 use tidewire_proto::connection::Received;
+use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::wire::{
     FeedbackRepr, Frame, Frames, LaneRepr, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer,
 };
@@ -81,14 +82,17 @@ const CODES: [&str; 11] = [
     "raptorq",
     "rs-fft",
 ];
+/// Codes of the rows with other answers. An answer decides which symbols are sent, whatever the code is; with
+/// these codes the dearest rows of `policies` were measured.
+const COSTLY: [&str; 3] = ["rlc", "lt:0.001,0.001", "rs-fft"];
 /// What may follow a policy: the answer. Without one the policy has its usual answer.
 const ANSWERS: [&str; 7] = [",open", ",resend", ",deficit", ",planned", ",icm", ",icm:1/1", ",block-sack"];
 
 /// Prints rows for each text that is granted and contains `word`: those with the usual answers, or
-/// (`answers`) the others.
+/// (`answers`) those with all others.
 pub fn run(word: &str, answers: bool, writes: bool) {
     let mut rows = Rows::new("POLICY; acknowledged", "sent to the peer");
-    for text in texts(if answers { &ANSWERS } else { &[""] }) {
+    for text in texts(answers) {
         if !text.contains(word) || !is_granted(&text) {
             continue;
         }
@@ -111,11 +115,23 @@ fn config() -> Config {
     Config::builder().rate_control(control).build().expect("in range")
 }
 
-fn texts(answers: &[&str]) -> Vec<String> {
-    let sliding = SLIDING.map(|policy| format!("sliding rlc {policy}"));
-    let of_code = |code: &'static str| GENERATIONS.map(move |policy| format!("generations {code} {policy}"));
-    let all = sliding.into_iter().chain(CODES.into_iter().flat_map(of_code));
-    all.flat_map(|text| answers.iter().map(move |answer| format!("{text}{answer}"))).collect()
+fn texts(answers: bool) -> Vec<String> {
+    let codes = if answers { &COSTLY[..] } else { &CODES[..] };
+    let sliding = SLIDING.iter().map(|policy| ("sliding rlc".to_owned(), policy));
+    let of_code =
+        |code: &&str| GENERATIONS.iter().map(|policy| (format!("generations {code}"), policy)).collect::<Vec<_>>();
+    let all = sliding.chain(codes.iter().flat_map(of_code));
+    all.flat_map(|(coding, policy)| {
+        let endings = if answers { unusual(policy) } else { vec![""] };
+        endings.into_iter().map(move |answer| format!("{coding} {policy}{answer}"))
+    })
+    .collect()
+}
+
+/// The answers that are not the usual one of a policy.
+fn unusual(policy: &str) -> Vec<&'static str> {
+    let with = |answer: &str| format!("{policy}{answer}").parse::<Redundancy>().expect("a redundancy");
+    ANSWERS.into_iter().filter(|answer| with(answer) != with("")).collect()
 }
 
 /// Whether an endpoint follows the text.

@@ -156,18 +156,20 @@ impl Rows {
         self.candidate.fill(0);
         used.clear();
         let (mut highest, mut added) = (0, 0);
-        for id in missing.clone() {
+        let Self { places, capacity, candidate, .. } = self;
+        // Not a `for` loop: the iterator would keep its state in memory.
+        missing.clone().for_each(|id| {
             let factor = &mut row[(id - first) as usize];
             if *factor == 0 {
-                continue;
+                return;
             }
             highest = id;
-            match self.places[self.slot(id)] {
+            match places[id as usize & (*capacity - 1)] {
                 Place::Unmentioned => added += 1,
-                Place::Free(column) => self.candidate[column as usize] = core::mem::take(factor),
+                Place::Free(column) => candidate[column as usize] = core::mem::take(factor),
                 Place::Pivot(_) => used.push((id, *factor)),
             }
-        }
+        });
         self.make_columns(added, highest)?;
         if added > 0 {
             self.add_columns(missing, first, row);
@@ -225,26 +227,31 @@ impl Rows {
     /// removed, and their pivots added to `solved`.
     pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
         targets.clear();
-        let width = self.width();
+        let (width, last, kernel) = (self.width(), self.free.len() - 1, Kernel::active());
+        // The last column takes the place of the lead's in the same pass: each cell of a column lies in another
+        // cache line.
         for row in (0..self.len()).rev() {
             let cells = &mut self.cells[row * self.stride..][..width];
             let factor = cells[lead.column];
-            if factor == 0 {
-                continue;
+            match factor {
+                0 => {}
+                _ if lead.is_alone => cells[lead.column] = 0,
+                _ => kernel.mul_add(cells, factor, &self.candidate[..width]),
             }
-            if lead.is_alone {
-                cells[lead.column] = 0;
-            } else {
-                Kernel::active().mul_add(cells, factor, &self.candidate[..width]);
+            // Before the exchange: a register that is read over a byte just written waits for it.
+            let is_solved = factor != 0 && is_zero(cells);
+            cells.swap(lead.column, last);
+            if factor != 0 {
+                targets.push((self.pivots[row], factor));
             }
-            targets.push((self.pivots[row], factor));
-            if is_zero(cells) {
+            if is_solved {
                 solved.push(self.pivots[row]);
                 // The row that takes its place was already visited.
                 self.remove(row);
             }
         }
         self.candidate[lead.column] = 0;
+        self.candidate.swap(lead.column, last);
         self.forget_column(lead.column);
         if !lead.is_alone {
             let row = self.len();
@@ -300,20 +307,13 @@ impl Rows {
         }
     }
 
-    /// Removes a column that is zero in all rows and in the candidate. The last column takes its place.
+    /// Forgets the id of a column. The id of the last column, whose cells the caller has moved, takes its place.
     fn forget_column(&mut self, column: usize) {
-        let last = self.free.len() - 1;
         self.set_place(self.free[column], Place::Unmentioned);
         self.free.swap_remove(column);
-        if column == last {
-            return;
+        if let Some(&moved) = self.free.get(column) {
+            self.set_place(moved, Place::Free(column as u32));
         }
-        self.set_place(self.free[column], Place::Free(column as u32));
-        for row in 0..self.len() {
-            let cells = &mut self.cells[row * self.stride..][..=last];
-            cells.swap(column, last);
-        }
-        self.candidate.swap(column, last);
     }
 
     /// Removes a row and the place of its pivot. The last row takes its place.
@@ -390,7 +390,9 @@ impl Rows {
 /// Whether all cells are zero. It checks a line at a time, which the compiler does in registers: a check by
 /// cell would be most of the work in a matrix whose rows have few coefficients left.
 fn is_zero(cells: &[u8]) -> bool {
-    cells.chunks(LINE).all(|line| line.iter().fold(0, |sum, cell| sum | cell) == 0)
+    // Most rows have a coefficient among the first.
+    let begins_with_zeros = cells.first_chunk().is_none_or(|first| *first == [0; 8]);
+    begins_with_zeros && cells.chunks(LINE).all(|line| line.iter().fold(0, |sum, cell| sum | cell) == 0)
 }
 
 /// Lengthens a list without spare capacity.

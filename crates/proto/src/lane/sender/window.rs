@@ -186,7 +186,7 @@ pub(super) struct Kept {
 impl Kept {
     fn new(slot_len: usize, capacity: usize, span: u16) -> Self {
         let (base, first, symbols, open) = (0, 0, VecDeque::new(), Vec::new());
-        Self { slot_len, capacity, span: span.into(), base, first, symbols, forgotten: Symbol::default(), open }
+        Self { slot_len, capacity, span: span.into(), base, first, symbols, forgotten: Arc::from([]), open }
     }
 
     fn slot_len(&self) -> usize {
@@ -236,9 +236,8 @@ impl Kept {
             return Err(EncodeError::SymbolTooLong { len, limit });
         }
         let id = self.next();
-        let mut symbol = core::mem::take(&mut self.open);
-        symbol.resize(len, 0);
-        self.symbols.push_back(Arc::new(symbol));
+        self.open.resize(limit, 0);
+        self.symbols.push_back(self.open[..len].into());
         Ok(SourceId(id))
     }
 
@@ -247,12 +246,12 @@ impl Kept {
     }
 
     fn symbol(&self, id: SourceId) -> Option<&[u8]> {
-        self.symbols.get(self.index(id)?).map(|symbol| symbol.as_slice())
+        self.symbols.get(self.index(id)?).map(|symbol| &symbol[..])
     }
 
     fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
         let index = self.index(id)?;
-        Arc::get_mut(self.symbols.get_mut(index)?).map(Vec::as_mut_slice)
+        Arc::get_mut(self.symbols.get_mut(index)?)
     }
 
     fn release_before(&mut self, base: SourceId) {
@@ -299,7 +298,7 @@ impl Kept {
         let needed = self.repair_len(id.first, id.count)?;
         let len = out.len();
         let out = out.get_mut(..needed).ok_or(EncodeError::OutputTooShort { len, needed })?;
-        let sources: Vec<&[u8]> = self.span(id.first, id.count)?.map(|symbol| symbol.as_slice()).collect();
+        let sources: Vec<&[u8]> = self.span(id.first, id.count)?.map(|symbol| &symbol[..]).collect();
         if let [source] = sources[..] {
             out.copy_from_slice(source);
             return Ok(needed);

@@ -8,7 +8,6 @@
 
 use core::ops::{Range, RangeBounds};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use tidewire_codec::{Code, Elimination, Generation, Reception, RepairId, SourceId};
 
@@ -123,7 +122,7 @@ impl Generations {
         if self.is_known(id.0) {
             return Ok(Reception::Redundant);
         }
-        self.put(id.0, Arc::new(symbol.to_vec()), false);
+        self.put(id.0, symbol.into(), false);
         self.lacking.remove(id.0..id.0 + 1);
         if let Some(open) = self.containing(id.0) {
             let (first, index) = (open.generation.first().0, open.index(id.0));
@@ -180,9 +179,9 @@ impl Generations {
         let is_lacking = |id: u64| symbols.get((id - floor) as usize).is_some_and(Option::is_none);
         let Some(decoder) = self.open.get_mut(&first).and_then(|open| open.progress.news()) else { return };
         let lacking = (0..).zip(first..).take(decoder.generation().count().into()).filter(|&(_, id)| is_lacking(id));
-        let known: Vec<_> = lacking.filter_map(|(index, id)| Some((id, decoder.symbol(index)?.to_vec()))).collect();
+        let known: Vec<_> = lacking.filter_map(|(index, id)| Some((id, decoder.symbol(index)?.into()))).collect();
         for (id, symbol) in known {
-            self.put(id, Arc::new(symbol), true);
+            self.put(id, symbol, true);
             self.lacking.remove(id..id + 1);
         }
     }
@@ -233,9 +232,7 @@ impl Generations {
             }
             Progress::Bytes { decoder, .. } => {
                 self.held -= weight.kept;
-                decoder
-                    .decoded()
-                    .for_each(|(index, symbol)| self.put(first + u64::from(index), Arc::new(symbol), true));
+                decoder.decoded().for_each(|(index, symbol)| self.put(first + u64::from(index), symbol.into(), true));
             }
             Progress::Peeled { .. } | Progress::Done => {}
         }
@@ -294,6 +291,11 @@ impl Generations {
         self.open.range_mut(..=id).next_back().map(|(_, open)| open).filter(|open| id < open.end())
     }
 
+    /// Whether the generation of this id is recovered.
+    fn is_recovered(&mut self, id: u64) -> bool {
+        self.containing(id).is_some_and(|open| open.progress.is_done())
+    }
+
     /// Whether FEEDBACK reports the symbol as decoded.
     fn is_known(&self, id: u64) -> bool {
         id < self.reported || (id < self.end().0 && !self.lacking.contains(id))
@@ -304,8 +306,8 @@ impl Generations {
         self.lacking.remove(self.reported..self.given_up.max(self.reported));
         self.reported = self.lacking.first().unwrap_or(self.end().0).max(self.reported);
         while self.edge < self.reported {
-            let is_recovered = self.containing(self.edge).is_some_and(|open| open.progress.is_done());
-            if self.slot(self.edge).is_none() && (is_recovered || self.edge >= self.given_up) {
+            let is_missing = self.slot(self.edge).is_none();
+            if is_missing && (self.edge >= self.given_up || self.is_recovered(self.edge)) {
                 break;
             }
             self.edge += 1;
@@ -341,7 +343,7 @@ impl Generations {
     }
 
     pub(super) fn symbol(&self, id: SourceId) -> Option<&[u8]> {
-        self.slot(id.0).map(|symbol| symbol.as_slice())
+        self.slot(id.0).map(|symbol| &symbol[..])
     }
 
     pub(super) fn is_decoded(&self, id: SourceId) -> bool {

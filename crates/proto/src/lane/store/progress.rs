@@ -5,8 +5,6 @@
 //! no job is made. Under a sparse code the symbols are peeled as they arrive: that costs a few XORs, and each
 //! symbol is known as early as possible.
 
-use std::sync::Arc;
-
 use tidewire_codec::{Elimination, Generation, PeelingDecoder, Rank, RepairId, ShortDecoder};
 
 use crate::close::CloseCode;
@@ -16,9 +14,9 @@ use crate::lane::job::Symbol;
 #[derive(Debug, Default)]
 pub(super) enum Progress {
     /// The rank computed from ids alone, and the keys and bytes of independent repairs.
-    Names { rank: Rank, repairs: Vec<(u16, Symbol)> },
+    Names { rank: Box<Rank>, repairs: Vec<(u16, Symbol)> },
     /// Rows that hold bytes, and the number of rows.
-    Bytes { decoder: ShortDecoder, rows: usize },
+    Bytes { decoder: Box<ShortDecoder>, rows: usize },
     /// Symbols of a sparse code, and how many of them were known when the store last took them.
     Peeled { decoder: Box<PeelingDecoder>, taken: u16 },
     /// Recovered: a job or the store has taken the content. Nothing received later is innovative.
@@ -56,11 +54,11 @@ impl Progress {
         let most_are_lost = 4 * arrived <= usize::from(generation.count());
         if most_are_lost && ShortDecoder::is_for(generation, len) {
             let decoder = ShortDecoder::new(generation, len).map_err(|_| CloseCode::Internal)?;
-            return Ok(Self::Bytes { decoder, rows: 0 });
+            return Ok(Self::Bytes { decoder: Box::new(decoder), rows: 0 });
         }
         let mut rank = Rank::new(generation);
         rank.end(generation.count()).map_err(|_| CloseCode::Protocol)?;
-        Ok(Self::Names { rank, repairs: Vec::new() })
+        Ok(Self::Names { rank: Box::new(rank), repairs: Vec::new() })
     }
 
     /// Takes a source symbol by its index in the generation.
@@ -84,7 +82,7 @@ impl Progress {
                 }
                 let is_new = rank.add_repair(id.count, id.key).map_err(|_| CloseCode::Protocol)?;
                 if is_new {
-                    repairs.push((id.key, Arc::new(symbol.to_vec())));
+                    repairs.push((id.key, symbol.into()));
                 }
                 Ok(is_new)
             }
