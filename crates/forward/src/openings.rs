@@ -164,10 +164,11 @@ mod tests {
         let in_use = Code::InUse as u8;
         assert_eq!(ask(&openings, foreign, address).await.unwrap_err(), in_use);
         assert_eq!(ask(&openings, older, address).await.unwrap_err(), Code::NotListening as u8, "it has it itself");
-        let taken = ask(&openings, later, address).await.unwrap();
+        let taken = keep(ask(&openings, later, address).await.unwrap());
         kept.await.unwrap();
         assert_eq!(ask(&openings, older, address).await.unwrap_err(), in_use, "no taking in turns");
-        drop(taken);
+        taken.abort();
+        assert!(taken.await.unwrap_err().is_cancelled());
         assert!(ask(&openings, older, address).await.is_ok(), "the port is free again");
         assert!(openings.held().is_empty());
     }
