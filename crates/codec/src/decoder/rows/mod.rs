@@ -228,8 +228,8 @@ impl Rows {
     pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
         targets.clear();
         let (width, last, kernel) = (self.width(), self.free.len() - 1, Kernel::active());
-        // The last column takes the place of the lead's in the same pass: each cell of a column lies in another
-        // cache line.
+        // The last column takes the place of the lead's in the same pass: each cell of a column lies in
+        // another cache line.
         for row in (0..self.len()).rev() {
             let cells = &mut self.cells[row * self.stride..][..width];
             let factor = cells[lead.column];
@@ -307,7 +307,8 @@ impl Rows {
         }
     }
 
-    /// Forgets the id of a column. The id of the last column, whose cells the caller has moved, takes its place.
+    /// Forgets the id of a column. The id of the last column, whose cells the caller has moved, takes its
+    /// place.
     fn forget_column(&mut self, column: usize) {
         self.set_place(self.free[column], Place::Unmentioned);
         self.free.swap_remove(column);
