@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{CloseCode, Connection, Endpoint, EndpointEnded, Stream};
+use tidewire::{CloseCode, CloseReason, Connection, Endpoint, EndpointEnded, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -159,12 +159,54 @@ impl Receiver {
             ended = ending => ended.is_ok(),
         };
         if !is_whole {
-            return Err(SessionError::Closed(connection.closed().await));
+            return match connection.closed().await {
+                // The sender has no more, and did not wait for the end of our report, or for the report.
+                CloseReason::Peer { code: CloseCode::Done, .. } => {
+                    self.output.finish(&[]).await;
+                    Ok(())
+                }
+                reason => Err(SessionError::Closed(reason)),
+            };
         }
         // The sender closes when it has the counts.
         if timeout(CLOSE_WAIT, connection.closed()).await.is_err() {
             connection.close(CloseCode::Done, "");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire::{Config, new_secret};
+
+    use super::*;
+    use crate::sink::Sink;
+    use crate::wire::write_end;
+
+    /// The close of a sender that has no more may overtake the end of the receiver's report. Before the fix,
+    /// the receiver then took the connection for lost, and connected again for ever.
+    #[tokio::test]
+    async fn a_sender_that_has_no_more_is_not_lost() {
+        let (config, secret) = (crate::configure(&Config::default(), false).unwrap(), new_secret().unwrap());
+        let bind = || Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config.clone()).unwrap();
+        for code in [CloseCode::Done, CUT_OFF] {
+            let (far, near) = (bind(), bind());
+            let receiver = Receiver::new(Output::start(vec![Sink::writer(io::sink())]).unwrap(), |_| {});
+            let address = far.local_addr();
+            let sending = async {
+                let connection = near.connect(address).await.unwrap();
+                let mut session = Session::greet(&connection, Side::Sends, Duration::from_secs(60)).await.unwrap();
+                write_end(&mut session.stream, &[0]).await.unwrap();
+                connection.close(code, "");
+            };
+            let playing = async {
+                let connection = far.accept().await.unwrap();
+                let session = Session::answer(&connection, Side::Receives, Duration::ZERO).await.unwrap();
+                receiver.run(session).await
+            };
+            let ((), ended) = tokio::join!(sending, playing);
+            assert_eq!(ended.is_ok(), code == CloseCode::Done, "{code:?}: {ended:?}");
+        }
     }
 }

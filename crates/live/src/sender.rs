@@ -22,7 +22,7 @@ use super::meeting::Session;
 use super::stop::Stop;
 use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
-use super::{CLOSE_WAIT, SURPLUS};
+use super::{CLOSE_WAIT, CUT_OFF, SURPLUS};
 
 /// Events of inputs that wait to be told. Chosen: more than happen at a time.
 const WAITING: usize = 16;
@@ -133,10 +133,12 @@ impl Sender {
             Ok(session) => self.run(session).await,
             Err(error) => Err(error.into()),
         };
+        // Only a receiver to which all was sent ends by itself.
+        let code = if matches!(ended, Err(SessionError::Lane(_))) { CUT_OFF } else { CloseCode::Done };
         if let Err(reason) = ended {
             (self.tell)(Event::Lost { peer, reason });
         }
-        connection.close(CloseCode::Done, "");
+        connection.close(code, "");
         let (counts, stats) = (Counts::Sent(self.counts()), connection.stats());
         (self.tell)(Event::Over(Box::new(Over { counts, stats, elapsed: begun.elapsed() })));
     }
