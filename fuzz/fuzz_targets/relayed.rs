@@ -5,6 +5,7 @@
 //! no timer of the hop is left in the past.
 #![no_main]
 
+#[allow(dead_code, reason = "tests of the protocol use the rest")]
 #[path = "../../crates/proto/tests/hostile/peer.rs"]
 mod peer;
 
