@@ -119,7 +119,7 @@ impl Block {
             if limit.is_some_and(|limit| first > limit) {
                 return None;
             }
-            cx.in_flight.iter().for_each(drop);
+            cx.in_flight.look();
             let generation = self.closed.get_mut(first)?;
             if generation.end() > cx.settled {
                 return None;
