@@ -111,9 +111,9 @@ fn config(draw: &mut Draw) -> Config {
     config.build().expect("in range")
 }
 
-/// Least of [`Change::least`]. Of seeds 8:1 to 8:46 the least is 0.71 (8:35: plain retransmission at 0.7 % loss,
-/// 856 Mbit/s and 177 ms), and 40 have 0.9 or more. When at most 64 symbols were in parts, seed 8:1 had 0.04
-/// and seed 8:8 had 0.007.
+/// The least of [`Change::least`]. Of seeds 8:1 to 8:46 the least is 0.71 (8:35: plain retransmission at
+/// 0.7 % loss, 856 Mbit/s and 177 ms), and 40 have 0.9 or more. When at most 64 symbols were in parts, seed
+/// 8:1 had 0.04 and seed 8:8 had 0.007.
 const LEAST: f64 = 0.5;
 /// The same after a roam, if the sender answers losses with repairs of short spans. Start-up on the new path
 /// may overrun the queue, and then the sender repairs few symbols in a round trip: seed 8:12 has 0.009 (span

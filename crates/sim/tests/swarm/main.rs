@@ -141,7 +141,7 @@ struct Outcome {
     key_updates: u64,
     /// Number of jobs with late results.
     jobs: u64,
-    /// Whether the far end followed a POLICY, and how long the transfer took.
+    /// Whether the far end followed a POLICY, and how long the transfer of a request took.
     followed: bool,
     seconds: f64,
     /// Goodput after a change of the path, relative to that without.
@@ -153,6 +153,7 @@ impl Outcome {
     /// What every run has.
     fn new(turns: &mut Turns, report: &Report) -> Result<Self, String> {
         let Counted { datagrams, wakes, fingerprint, .. } = report.counted;
+        let looks_of_a_turn = turns.most()?;
         let looks = turns.looks() as f64 / (datagrams + wakes) as f64;
         if looks > MOST_LOOKS {
             return Err(format!("{looks} looks at blocks and repairs for each datagram and wake"));
@@ -160,7 +161,7 @@ impl Outcome {
         Ok(Self {
             datagrams,
             looks,
-            looks_of_a_turn: turns.most()?,
+            looks_of_a_turn,
             wakes_per_datagram: wakes as f64 / datagrams as f64,
             moves: report.far.moves,
             key_updates: report.near.key_updates + report.far.key_updates,
@@ -255,6 +256,9 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
 
 fn distribution(what: &str, values: impl Iterator<Item = f64>) {
     let values = ascending(values);
+    if values.is_empty() {
+        return;
+    }
     let at = |q: f64| quantile(&values, q).unwrap_or(0.0);
     println!("{what}: p50 {:.4} p90 {:.4} p99 {:.4} most {:.4}", at(0.5), at(0.9), at(0.99), at(1.0));
 }
@@ -275,6 +279,9 @@ fn run_all(seeds: &[Seed]) -> Vec<Outcome> {
                     let result = catch_unwind(AssertUnwindSafe(|| run(seed, false)));
                     let result = result.unwrap_or_else(|_| Err("panicked, see above".to_owned()));
                     let took = processor_time().saturating_sub(before);
+                    if let Err(error) = &result {
+                        println!("failed: {seed}: {error}");
+                    }
                     let mut results = results.lock().expect("nobody panics with the lock");
                     times.lock().expect("nobody panics with the lock").push((took, seed));
                     results.insert(seed, result);
@@ -312,7 +319,7 @@ fn tell(outcomes: &[Outcome]) {
     let (moves, keys) = (sum(|outcome| outcome.moves), sum(|outcome| outcome.key_updates));
     println!("{moves} moves, {keys} new keys, {} jobs", sum(|outcome| outcome.jobs));
     println!("{} policies followed", sum(|outcome| u64::from(outcome.followed)));
-    distribution("seconds of requests", outcomes.iter().map(|outcome| outcome.seconds));
+    distribution("seconds of requests", outcomes.iter().map(|outcome| outcome.seconds).filter(|&took| took > 0.0));
     distribution("goodput after a change", outcomes.iter().filter_map(|outcome| outcome.goodput));
 }
 
@@ -404,6 +411,7 @@ fn run_change(change: &Change) -> Result<Outcome, String> {
     let (without, _) = change.goodput(false)?;
     let (with, mut turns) = change.goodput(true)?;
     let report = turns.run.report();
+    checks::counts(&change.trial, &report)?;
     let goodput = with / without;
     if goodput < change.least() {
         let [with, without] = [with, without].map(|bps| bps / 1e6);
