@@ -3,9 +3,9 @@
 //!
 //! Continuous integration runs fixed seeds of the swarm on each change. `swarm` takes new seeds from the
 //! clock, once each night. `soak` runs batches of new seeds for hours, until a given number of datagrams was
-//! simulated. Both run the test `swarm` of `tidewire-sim`. They print the seeds before they run them, and
-//! append each seed that fails to `target/swarm-failed`, with the reason. Add such a seed to `KEPT_SEEDS` of
-//! that test.
+//! simulated. Both run the test `swarm` of `tidewire-sim`. They print the seeds before they run them, and the
+//! slowest five with their processor time after it. They append each seed that fails to
+//! `target/swarm-failed`, with the reason. Add such a seed to `KEPT_SEEDS` of that test.
 
 use crate::context::Context;
 use std::fs::OpenOptions;
@@ -126,7 +126,7 @@ impl Swarm {
 fn line(sum: &Batch, first: u64, next: u64, seconds: u64) -> String {
     let Batch { passed, failed, datagrams, kib } = sum;
     format!(
-        "{datagrams} datagrams, {passed} seeds passed, {failed} failed, seeds 2:{first} to 2:{}, {kib} KiB at most, {seconds} s",
+        "{datagrams} datagrams, {passed} seeds passed, {failed} failed, seeds {first} to {}, {kib} KiB at most, {seconds} s",
         next - 1
     )
 }

@@ -27,7 +27,7 @@ use tidewire_units::{Probability, Rate};
 use super::{blocks, changing, combinations};
 
 /// Handshake and idle timeouts, longer than any fault.
-const GIVE_UP: Duration = Duration::from_secs(600);
+pub const GIVE_UP: Duration = Duration::from_secs(600);
 
 /// Bytes of a packet of bulk data on the path with the least MTU.
 const LEAST_PACKET: f64 = 1_200.0;
@@ -49,6 +49,10 @@ pub enum Generator {
     Fifth,
     /// Like the fifth. A third of the ends send combinations instead of source symbols.
     Sixth,
+    /// A client asks for any policy that the sender grants (`asked.rs`).
+    Seventh,
+    /// The path of bulk data at a high rate and a long round trip changes (`goodput.rs`).
+    Eighth,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -57,7 +61,7 @@ pub struct Seed(pub Generator, pub u64);
 
 impl Seed {
     /// The initial state of the case's randomness. Equal numbers of two generators have nothing in common.
-    fn state(self) -> u64 {
+    pub fn state(self) -> u64 {
         match self.0 {
             Generator::First => self.1,
             // Any odd factor gives each number a different value. This one is SplitMix64's.
@@ -66,6 +70,8 @@ impl Seed {
             Generator::Fourth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0004_0000_0000_0000,
             Generator::Fifth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0005_0000_0000_0000,
             Generator::Sixth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0006_0000_0000_0000,
+            Generator::Seventh => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0007_0000_0000_0000,
+            Generator::Eighth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0008_0000_0000_0000,
         }
     }
 }
@@ -85,6 +91,8 @@ impl FromStr for Seed {
             Some(("4", number)) => Ok(Self(Generator::Fourth, number.parse()?)),
             Some(("5", number)) => Ok(Self(Generator::Fifth, number.parse()?)),
             Some(("6", number)) => Ok(Self(Generator::Sixth, number.parse()?)),
+            Some(("7", number)) => Ok(Self(Generator::Seventh, number.parse()?)),
+            Some(("8", number)) => Ok(Self(Generator::Eighth, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
@@ -255,7 +263,7 @@ fn rebinding(draw: &mut Draw, rtt: Duration) -> Rebinding {
     Rebinding { what, every: Duration::from_secs_f64(draw.log(1.0, 20.0)).max(rtt * 20) }
 }
 
-fn loss_model(draw: &mut Draw, loss: f64) -> Loss {
+pub fn loss_model(draw: &mut Draw, loss: f64) -> Loss {
     let probability = Probability::new(loss).expect("a share");
     if loss == 0.0 {
         return Loss::None;
@@ -375,7 +383,7 @@ impl Draw {
         from + (to - from) * self.0.unit()
     }
 
-    fn log(&mut self, from: f64, to: f64) -> f64 {
+    pub fn log(&mut self, from: f64, to: f64) -> f64 {
         self.real(from.ln(), to.ln().max(from.ln())).exp()
     }
 

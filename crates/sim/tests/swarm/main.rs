@@ -2,21 +2,26 @@
 //! then without.
 //!
 //! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be
-//! done at the end; the counts must sum. A part of the seeds runs without `TIDEWIRE_SEEDS=all`. Other
-//! variables replace the fixed seeds:
+//! done at the end; the counts must sum; the work of a turn must follow its packets. Two kinds of seeds have
+//! a test of their own: a client that asks for any policy (`asked.rs`), and a path that changes under bulk
+//! data at a high rate, which must keep its goodput (`goodput.rs`). A part of the seeds runs without
+//! `TIDEWIRE_SEEDS=all`. Other variables replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
-//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo measure swarm` and `cargo measure
-//! soak`
-//!   draw them from the clock.
+//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generators. `cargo measure swarm` and `cargo measure
+//!   soak` draw them from the clock.
 //!
 //! The command is `SIM_SEED=G:N cargo test -p tidewire-sim --test swarm -- --nocapture
 //! seed`.
 
+mod asked;
 mod blocks;
 mod case;
 mod changing;
+mod checks;
 mod combinations;
+mod goodput;
+mod turns;
 
 use core::num::ParseIntError;
 use core::str::FromStr;
@@ -27,23 +32,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use case::Generator::{Fifth, First, Fourth, Second, Sixth};
+use asked::Request;
+use case::Generator::{Eighth, Fifth, First, Fourth, Second, Seventh, Sixth};
 use case::{Case, Seed};
+use goodput::Change;
 use tidewire_figures::{ascending, quantile};
 use tidewire_proto::Time;
-use tidewire_proto::config::Config;
-use tidewire_proto::profile::Elimination;
-use tidewire_proto::rate::RateControl;
-use tidewire_proto::redundancy::{BucketBlocks, PipelineBlocks, Proactive, Ratio};
-use tidewire_proto::stats::Stats;
-use tidewire_sim::link::LinkStats;
-use tidewire_sim::pair::End;
-use tidewire_sim::report::{Report, Run};
+use tidewire_sim::pair::Counted;
+use tidewire_sim::report::Report;
+use turns::Turns;
 
 /// Seeds of a full run (the goal is 2,000 seeds and 20 M datagrams), and of one with few seeds.
 const SEEDS: u64 = 2_100;
 const FEW_SEEDS: u64 = SEEDS / 150;
 const DATAGRAMS: u64 = 20_000_000;
+/// With few seeds, one of so many texts of a POLICY.
+const FEW_TEXTS: usize = 4;
+/// Changes of the path of a full run, and of one with few seeds: a roam, a narrowing, and both, at low rates.
+const CHANGES: u64 = 100;
+const FEW_CHANGES: [u64; 3] = [1, 9, 36];
 
 /// Seeds that once failed, with their generator and what they found.
 const KEPT_SEEDS: &[Seed] = &[
@@ -125,26 +132,54 @@ struct Outcome {
     /// Return bytes per delivered byte, of bulk one way.
     returned: Option<f64>,
     wakes_per_datagram: f64,
-    /// Looks of policies at blocks and repairs in flight, for each datagram and wake.
+    /// Looks of policies at blocks and repairs in flight, for each datagram and wake, and for each packet in
+    /// all turns but one of a thousand.
     looks: f64,
+    looks_of_a_turn: f64,
     /// How often the far end followed the near one, and how often either renewed its key.
     moves: u64,
     key_updates: u64,
     /// Number of jobs with late results.
     jobs: u64,
+    /// Whether the far end followed a POLICY, and how long the transfer of a request took.
+    followed: bool,
+    seconds: f64,
+    /// Goodput after a change of the path, relative to that without.
+    goodput: Option<f64>,
     fingerprint: u64,
+}
+
+impl Outcome {
+    /// What every run has.
+    fn new(turns: &mut Turns, report: &Report) -> Result<Self, String> {
+        let Counted { datagrams, wakes, fingerprint, .. } = report.counted;
+        let looks_of_a_turn = turns.most()?;
+        let looks = turns.looks() as f64 / (datagrams + wakes) as f64;
+        if looks > MOST_LOOKS {
+            return Err(format!("{looks} looks at blocks and repairs for each datagram and wake"));
+        }
+        Ok(Self {
+            datagrams,
+            looks,
+            looks_of_a_turn,
+            wakes_per_datagram: wakes as f64 / datagrams as f64,
+            moves: report.far.moves,
+            key_updates: report.near.key_updates + report.far.key_updates,
+            jobs: turns.run.pair.delayed_jobs(),
+            fingerprint,
+            ..Self::default()
+        })
+    }
 }
 
 #[test]
 fn no_seed_loses_a_byte_or_stands_still() {
     if let Some(seed) = variable::<Seed>("SIM_SEED") {
-        let case = Case::new(seed);
-        println!("{case:#?}");
-        println!("{:?}", run(&case).unwrap_or_else(|error| panic!("seed {seed}: {error}")));
+        println!("{:?}", run(seed, true).unwrap_or_else(|error| panic!("seed {seed}: {error}")));
         return;
     }
     if let Some(Range { first, count }) = variable("SIM_SEEDS") {
-        let seeds: Vec<Seed> = (0..count).map(|n| Seed(Sixth, first.wrapping_add(n))).collect();
+        let seeds: Vec<Seed> = (0..count).map(|n| fresh(first.wrapping_add(n))).collect();
         run_all(&seeds);
         return;
     }
@@ -160,6 +195,24 @@ fn no_seed_loses_a_byte_or_stands_still() {
     assert!(few || sum(|outcome| outcome.datagrams) >= DATAGRAMS, "the seeds draw too little work");
 }
 
+/// Every text of a POLICY at night, and one of [`FEW_TEXTS`] otherwise.
+#[test]
+fn whatever_a_client_asks_for_arrives_whole() {
+    let step = if tidewire_testing::few_seeds() { FEW_TEXTS } else { 1 };
+    let seeds: Vec<Seed> = (0..asked::texts().len()).step_by(step).map(|n| Seed(Seventh, n as u64)).collect();
+    let outcomes = run_all(&seeds);
+    // Both copies of POLICY may be lost, and then the data overtakes it.
+    let followed = outcomes.iter().filter(|outcome| outcome.followed).count();
+    assert!(followed * 10 >= outcomes.len() * 9, "only {followed} of {} policies are followed", outcomes.len());
+}
+
+#[test]
+fn goodput_returns_after_a_change_of_the_path() {
+    let all: Vec<u64> = (1..=CHANGES).collect();
+    let numbers = if tidewire_testing::few_seeds() { &FEW_CHANGES[..] } else { &all };
+    run_all(&numbers.iter().map(|&n| Seed(Eighth, n)).collect::<Vec<_>>());
+}
+
 #[test]
 #[ignore = "slow: seconds of processor time"]
 fn a_seed_is_a_run() {
@@ -168,7 +221,7 @@ fn a_seed_is_a_run() {
     assert_eq!(fingerprints(), fingerprints());
 }
 
-/// Seeds of the newest generator, in text `FIRST+COUNT`.
+/// Seeds of the newest generators, in text `FIRST+COUNT`.
 struct Range {
     first: u64,
     count: u64,
@@ -183,6 +236,17 @@ impl FromStr for Range {
     }
 }
 
+/// The seed with this number: mostly a case of the newest generator with faults, one of four a request, and
+/// one of fifty a change of the path, which takes as long as fifty others.
+fn fresh(number: u64) -> Seed {
+    let generator = match number % 100 {
+        0 | 50 => Eighth,
+        n if n.is_multiple_of(4) => Seventh,
+        _ => Sixth,
+    };
+    Seed(generator, number)
+}
+
 /// The value of an environment variable, if it is set.
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -192,6 +256,9 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
 
 fn distribution(what: &str, values: impl Iterator<Item = f64>) {
     let values = ascending(values);
+    if values.is_empty() {
+        return;
+    }
     let at = |q: f64| quantile(&values, q).unwrap_or(0.0);
     println!("{what}: p50 {:.4} p90 {:.4} p99 {:.4} most {:.4}", at(0.5), at(0.9), at(0.99), at(1.0));
 }
@@ -202,15 +269,21 @@ fn distribution(what: &str, values: impl Iterator<Item = f64>) {
 /// Names every seed that failed, and how to replay it.
 fn run_all(seeds: &[Seed]) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
-    let results = Mutex::new(BTreeMap::new());
+    let (results, times) = (Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = catch_unwind(AssertUnwindSafe(|| run(&Case::new(seed))));
+                    let before = processor_time();
+                    let result = catch_unwind(AssertUnwindSafe(|| run(seed, false)));
                     let result = result.unwrap_or_else(|_| Err("panicked, see above".to_owned()));
+                    let took = processor_time().saturating_sub(before);
+                    if let Err(error) = &result {
+                        println!("failed: {seed}: {error}");
+                    }
                     let mut results = results.lock().expect("nobody panics with the lock");
+                    times.lock().expect("nobody panics with the lock").push((took, seed));
                     results.insert(seed, result);
                     if results.len().is_multiple_of(200) {
                         let failed = results.values().filter(|result| result.is_err()).count();
@@ -223,6 +296,7 @@ fn run_all(seeds: &[Seed]) -> Vec<Outcome> {
     let results = results.into_inner().expect("nobody panicked with the lock");
     let outcomes: Vec<Outcome> = results.values().flatten().copied().collect();
     tell(&outcomes);
+    tell_slowest(times.into_inner().expect("nobody panicked with the lock"));
     let failed = |(seed, result): (&Seed, &Result<Outcome, String>)| {
         result.as_ref().err().map(|error| format!("SIM_SEED={seed}: {error}"))
     };
@@ -240,9 +314,27 @@ fn tell(outcomes: &[Outcome]) {
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
     distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
     distribution("looks at blocks and repairs per datagram and wake", outcomes.iter().map(|outcome| outcome.looks));
+    distribution("the same per packet, p99.9 of the turns", outcomes.iter().map(|outcome| outcome.looks_of_a_turn));
     distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
     let (moves, keys) = (sum(|outcome| outcome.moves), sum(|outcome| outcome.key_updates));
     println!("{moves} moves, {keys} new keys, {} jobs", sum(|outcome| outcome.jobs));
+    println!("{} policies followed", sum(|outcome| u64::from(outcome.followed)));
+    distribution("seconds of requests", outcomes.iter().map(|outcome| outcome.seconds).filter(|&took| took > 0.0));
+    distribution("goodput after a change", outcomes.iter().filter_map(|outcome| outcome.goodput));
+}
+
+/// Prints the slowest seeds. No test compares processor time: a person looks at it after a night's run.
+fn tell_slowest(mut times: Vec<(Duration, Seed)>) {
+    times.sort();
+    let slowest: Vec<String> =
+        times.iter().rev().take(SLOWEST).map(|(took, seed)| format!("{seed} {:.2} s", took.as_secs_f64())).collect();
+    println!("slowest seeds, in processor time: {}", slowest.join(", "));
+}
+
+/// Processor time of this thread; 0 if the system does not report it.
+fn processor_time() -> Duration {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(times.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0))
 }
 
 /// Maximum memory of this process in KiB; 0 if the system does not report it.
@@ -252,77 +344,89 @@ fn peak_memory() -> u64 {
     peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
+/// Runs a seed of any generator.
+fn run(seed: Seed, is_told: bool) -> Result<Outcome, String> {
+    match seed.0 {
+        Seventh => {
+            let request = Request::new(seed);
+            if is_told {
+                println!("{request:#?}");
+            }
+            run_request(&request)
+        }
+        Eighth => {
+            let change = Change::new(seed);
+            if is_told {
+                println!("{change:#?}");
+            }
+            run_change(&change)
+        }
+        _ => {
+            let case = Case::new(seed);
+            if is_told {
+                println!("{case:#?}");
+            }
+            run_case(&case)
+        }
+    }
+}
+
 /// First faults, then a link without faults, on which everything left must arrive in time.
-fn run(case: &Case) -> Result<Outcome, String> {
-    let mut run = case.trial.start();
-    let calm_from = run.began() + case.faults;
+fn run_case(case: &Case) -> Result<Outcome, String> {
+    let mut turns = Turns::new(case.trial.start());
+    let calm_from = turns.run.began() + case.faults;
     let mut liveness = 0.0;
-    let over = with_faults(case, &mut run, calm_from);
+    let over = with_faults(case, &mut turns, calm_from);
     if !over {
-        run.pair.link_mut().forward.calm();
-        run.pair.link_mut().back.calm();
-        run.pair.rebind_every(None);
-        let allowed = allowed(case, &mut run);
-        run.until(calm_from + allowed * 4);
-        liveness = run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
+        turns.run.pair.link_mut().forward.calm();
+        turns.run.pair.link_mut().back.calm();
+        turns.run.pair.rebind_every(None);
+        let allowed = checks::allowed(case, &mut turns.run);
+        turns.until(calm_from + allowed * 4);
+        liveness = turns.run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
     }
-    let report = run.report();
-    if !report.errors.is_empty() {
-        return Err(format!("wrong bytes: {:?}", report.errors));
-    }
-    if !report.done {
-        let left: Vec<_> = run.load.progress().collect();
-        return Err(format!("not done: {left:?} after {:.3} s, {:?}", report.seconds, report.closed));
-    }
+    let report = checks::whole(&mut turns.run)?;
     if liveness > 1.0 {
         return Err(format!("late: {liveness:.2} times the time allowed after the faults"));
     }
-    check(case, &report)?;
-    // Blocks of the basic form repeat the ends of streams, which carry no bytes, until the sender answers.
-    let receiver = case.config(report.sender.other()).profile().redundancy.proactive;
-    let repeats = matches!(receiver, Proactive::Rcdp(blocks) if blocks.basic);
-    let bulk = case.is_bulk() && !repeats && report.receiving().symbols.delivered > 1_000;
-    let returned = bulk.then(|| report.returned_per_byte());
-    // The peer also acknowledges the repairs that the policy adds to each source symbol.
-    let source = source_share(case.config(report.sender));
-    if returned.is_some_and(|share| share * source > MOST_RETURNED) {
-        return Err(format!("{returned:?} bytes returned for each delivered"));
-    }
-    let turns = report.counted.datagrams + report.counted.wakes;
-    let looks = looks(&mut run) as f64 / turns as f64;
-    if looks > MOST_LOOKS {
-        return Err(format!("{looks} looks at blocks and repairs for each datagram and wake"));
-    }
-    Ok(Outcome {
-        datagrams: report.counted.datagrams,
-        looks,
-        lossy: case.loss >= 0.05,
-        liveness,
-        returned,
-        wakes_per_datagram: report.counted.wakes as f64 / report.counted.datagrams as f64,
-        moves: report.far.moves,
-        key_updates: report.near.key_updates + report.far.key_updates,
-        jobs: run.pair.delayed_jobs(),
-        fingerprint: report.counted.fingerprint,
-    })
+    checks::counts(&case.trial, &report)?;
+    checks::repairs(case, &report)?;
+    let returned = checks::returned(case, &report)?;
+    Ok(Outcome { lossy: case.loss >= 0.05, liveness, returned, ..Outcome::new(&mut turns, &report)? })
 }
 
-/// Blocks and repairs in flight that the policies of both ends have looked at.
-fn looks(run: &mut Run) -> u64 {
-    let mut looks = 0;
-    for end in [End::Near, End::Far] {
-        looks += run.pair.endpoint(end).connections().map(|(_, connection)| connection.looks()).sum::<u64>();
+/// What a client that asks for any policy reads arrives whole, if it may take long.
+fn run_request(request: &Request) -> Result<Outcome, String> {
+    let mut turns = Turns::new(request.trial.start());
+    let end = turns.run.began() + request.trial.limit;
+    turns.until(end);
+    let report = checks::whole(&mut turns.run).map_err(|error| format!("{}: {error}", request.text))?;
+    checks::counts(&request.trial, &report)?;
+    let followed = report.far.policy_followed;
+    Ok(Outcome { lossy: request.loss >= 0.05, followed, seconds: report.seconds, ..Outcome::new(&mut turns, &report)? })
+}
+
+/// Bulk whose path changes keeps a share of the goodput that it has without the change.
+fn run_change(change: &Change) -> Result<Outcome, String> {
+    let (without, _) = change.goodput(false)?;
+    let (with, mut turns) = change.goodput(true)?;
+    let report = turns.run.report();
+    checks::counts(&change.trial, &report)?;
+    let goodput = with / without;
+    if goodput < change.least() {
+        let [with, without] = [with, without].map(|bps| bps / 1e6);
+        return Err(format!("{with:.1} Mbit/s after the change, {without:.1} without: {goodput:.3}"));
     }
-    looks
+    Ok(Outcome { goodput: Some(goodput), ..Outcome::new(&mut turns, &report)? })
 }
 
 /// Runs until `calm_from`. Returns whether nothing is left to do.
-fn with_faults(case: &Case, run: &mut Run, calm_from: Time) -> bool {
+fn with_faults(case: &Case, turns: &mut Turns, calm_from: Time) -> bool {
     for change in &case.mtu_changes {
-        if run.until(run.began() + change.at) {
+        if turns.until(turns.run.began() + change.at) {
             return true;
         }
-        let link = run.pair.link_mut();
+        let link = turns.run.pair.link_mut();
         if change.forward {
             link.forward.set_mtu(Some(change.mtu));
         }
@@ -330,127 +434,11 @@ fn with_faults(case: &Case, run: &mut Run, calm_from: Time) -> bool {
             link.back.set_mtu(Some(change.mtu));
         }
     }
-    run.until(calm_from)
+    turns.until(calm_from)
 }
 
-/// How long a link without faults may take for the rest.
-///
-/// This is ten round trips and two of the longest probe timeouts for recovery, the round trips in which the
-/// rate controller finds the link's rate again, the remaining bytes at half that rate, and the time that the
-/// application itself waits.
-fn allowed(case: &Case, run: &mut Run) -> Duration {
-    let rtt = case.longest_rtt;
-    let probe = SLOWEST_PROBE.max(rtt * 3);
-    let mut seconds: f64 = 0.0;
-    for end in [End::Near, End::Far] {
-        let left: u64 = run.load.progress().filter(|at| at.flow.from == end).map(|at| at.flow.bytes - at.read).sum();
-        seconds = seconds.max(left as f64 * 8.0 / (case.rate * share(case, end)));
-    }
-    let since = run.load.began().map_or(Duration::ZERO, |began| run.pair.now().since(began));
-    let mut application = Duration::ZERO;
-    for flow in run.load.progress().filter(|at| at.read < at.flow.bytes).map(|at| at.flow) {
-        let at = |rate: Option<u64>, bytes: u64| rate.map_or(0.0, |rate| bytes as f64 / rate as f64);
-        let produced = flow.start + Duration::from_secs_f64(at(flow.rate, flow.bytes));
-        let taken = flow.start + flow.deaf + Duration::from_secs_f64(at(flow.reads, flow.bytes));
-        application = application.max(produced.max(taken).saturating_sub(since));
-    }
-    let time =
-        rtt * 10 + probe * 2 + case.trial.link.rtt() * FIND_RATE + Duration::from_secs_f64(seconds) + application;
-    let never_solves = |config: &Config| {
-        let profile = config.profile();
-        profile.code.is_sparse() && profile.elimination == Elimination::Never
-    };
-    let is_slow = [&case.trial.near, &case.trial.far].into_iter().any(never_solves);
-    if is_slow { time * NEVER_SOLVED } else { time }
-}
-
-/// A receiver that only peels asks several times for each block, and small blocks of a sparse code seldom
-/// peel. Seed 6:713 needs 1.4 times the time of the others.
-const NEVER_SOLVED: u32 = 2;
-
-/// Least fraction of the link's rate for new stream bytes: the policy's source symbols times what the rate
-/// controller takes. The controller has measured its rate on a path that lost up to 60 %, and may fill half
-/// of a calm link on average.
-fn share(case: &Case, end: End) -> f64 {
-    let rate = match case.config(end).profile().rate_control {
-        RateControl::Fixed { bits_per_second } => bits_per_second as f64 / case.rate * 0.8,
-        _ => 0.5,
-    };
-    source_share(case.config(end)) * rate
-}
-
-/// Least fraction of source symbols among the symbols that a policy sends without loss.
-fn source_share(config: &Config) -> f64 {
-    match config.profile().redundancy.proactive {
-        Proactive::Every { spacing } => 1.0 - 1.0 / spacing,
-        Proactive::Block { k, r } => f64::from(k) / f64::from(k + r),
-        Proactive::None => 1.0,
-        // A block has at least as many symbols as a round trip has packets (`blocks.rs`).
-        Proactive::Rcdp(blocks) if blocks.basic => 0.4,
-        Proactive::Pipeline(PipelineBlocks { ratio: Ratio::Fixed(ratio), .. }) => 1.0 / ratio,
-        // The estimate may be 60 % of loss still.
-        Proactive::Pipeline(PipelineBlocks { ratio: Ratio::ComboPrinted, .. }) => 1.0 / 3.9,
-        Proactive::Bucket(BucketBlocks { cap, gamma, is_fixed: true }) => 1.0 / (gamma * f64::from(cap)),
-        Proactive::Bucket(BucketBlocks { gamma, .. }) => 1.0 / gamma,
-        // One repair for eight symbols; the shortest generation has one repair for one symbol.
-        Proactive::Custom(_) => 0.5,
-        _ => 1.0 / (1.0 + config.max_overhead()),
-    }
-}
-
-/// Faults may have left an estimate of a thousandth of the rate, which grows by a quarter every eight round
-/// trips.
-const FIND_RATE: u32 = 250;
-/// One FEEDBACK of about 110 bytes with headers for two packets is 5 % without loss. Six in ten lost packets,
-/// and an answer for every copy, make it four times as much.
-const MOST_RETURNED: f64 = 0.25;
+/// Seeds that are named for their processor time.
+const SLOWEST: usize = 5;
 /// A datagram is at most some looks when it is sent and one when its fate becomes known (behaviour/looks.rs).
 /// A wake at which nothing may be sent asks the policies too.
 const MOST_LOOKS: f64 = 16.0;
-/// Longest time between two probes without an answer.
-const SLOWEST_PROBE: Duration = Duration::from_secs(2);
-
-/// Checks the counts of a run.
-fn check(case: &Case, report: &Report) -> Result<(), String> {
-    let ensure = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("{what}: {report:?}")) };
-    ensure(report.sealed.packets > 0 && report.sealed.reused == 0, "a key sealed twice under one nonce")?;
-    ensure(report.counted.overdue == 0, "a timer was not later than the wake-up it followed")?;
-    let seconds = report.seconds.max(1.0);
-    // The application is woken for each of its records.
-    let paced = case.trial.flows.iter().filter(|flow| flow.rate.is_some());
-    let records: u64 = paced.map(|flow| flow.bytes.div_ceil(flow.record)).sum();
-    let own = report.counted.wakes.saturating_sub(records) as f64;
-    ensure(own < 4.0 * report.counted.datagrams as f64 + 500.0 * seconds, "woken too often")?;
-    for stats in [&report.near, &report.far] {
-        ensure(packets_sum(stats), "packets do not sum")?;
-        ensure(symbols_sum(stats), "symbols do not sum")?;
-    }
-    ensure(link_sums(&report.forward) && link_sums(&report.back), "link counts do not sum")?;
-    let sent = report.sending().packets;
-    let coded = match case.config(report.sender).profile().redundancy.proactive {
-        Proactive::None | Proactive::Block { r: 0, .. } => false,
-        Proactive::Every { spacing } => spacing < 30.0,
-        _ => true,
-    };
-    // Only what the link lost counts, because long bursts can spare a whole transfer.
-    let link = if report.sender == End::Near { &report.forward } else { &report.back };
-    if coded && link.lost * 20 >= link.offered && sent.source >= 1_000 {
-        ensure(sent.repair + sent.feedback_repair > 0, "a coded policy sent no repair")?;
-    }
-    Ok(())
-}
-
-fn packets_sum(stats: &Stats) -> bool {
-    let packets = &stats.packets;
-    packets.sent == packets.source + packets.repair + packets.feedback_repair + packets.control
-        && packets.acked + packets.lost <= packets.sent
-}
-
-fn symbols_sum(stats: &Stats) -> bool {
-    let symbols = &stats.symbols;
-    symbols.delivered == symbols.direct + symbols.repaired + symbols.resent && symbols.expired == 0
-}
-
-fn link_sums(link: &LinkStats) -> bool {
-    link.offered == link.accounted()
-}
