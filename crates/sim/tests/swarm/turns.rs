@@ -92,5 +92,5 @@ const TURN: Duration = Duration::from_millis(1);
 /// Packets and wakes that turns are counted over. After a silence a policy looks once at each block that
 /// waits, which is much for the one packet that follows. Chosen.
 const PACKETS: u64 = 32;
-/// Bound of [`Turns::most`]. Of 450 seeds the most is 47 (6:1800).
+/// Bound of [`Turns::most`]. Of the 52 fixed seeds the most is 47 (6:1800).
 const MOST: f64 = 128.0;
