@@ -157,7 +157,6 @@ fn steady_state_allocates_nothing() {
 fn blocks_allocate_less_than_two_and_a_half_times_for_each_packet() {
     let packets = packets();
     let counted = allocations(block(32, 8), packets);
-    println!("{counted} of {packets}");
     assert!(2 * counted < 5 * packets, "{counted} allocations in {packets} packets");
 }
 
