@@ -65,7 +65,7 @@ impl Pacer {
         self.start + last + self.each * self.packets
     }
 
-    /// What follows is due so much later: the file could not be read in time.
+    /// Delays all packets that follow by this time, because the file could not be read in time.
     pub fn put_off(&mut self, by: Duration) {
         self.start += by;
     }

@@ -1,9 +1,9 @@
 //! From the name of a host to the one of its addresses that answers: Happy Eyeballs (RFC 8305).
 //!
-//! Whoever connects to a host calls [`resolve`], and then [`race`] with an attempt for one address, be that
-//! the handshake of this transport or the connecting of a TCP socket. Invariants: the system's resolver,
-//! which nothing can interrupt, runs in threads that neither a runtime nor the end of the process waits for.
-//! An address that does not answer delays the others by at most one [`STAGGER`].
+//! A caller that connects to a host calls [`resolve`], and then [`race`] with a function that tries one
+//! address: the handshake of this transport, or the connecting of a TCP socket. Invariants: the system's
+//! resolver, which nothing can interrupt, runs in threads that no runtime and no end of the process waits
+//! for. An address that does not answer delays the others by at most one [`STAGGER`].
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};

@@ -85,6 +85,16 @@ impl Seek for Content {
     }
 }
 
+/// Reads once. An interrupted call (on some network file systems) is no error of the file.
+pub(super) fn read_once(from: &mut impl Read, space: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(space) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// Whether the file has bytes on a disk. A very small file, or one that is all hole, may have none.
 #[cfg(unix)]
 fn has_blocks(metadata: &Metadata) -> bool {

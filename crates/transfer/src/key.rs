@@ -37,8 +37,8 @@ impl Key {
         Self::derive("tidewire 3 transfer job", &paths.collect::<Vec<_>>())
     }
 
-    /// The key by which the beginning of a file is found again. It proves nothing about content: a program
-    /// can write to a file and put its time back.
+    /// The key under which the beginning of a file is stored. It does not prove the content: a program can
+    /// write to a file and put its time back.
     pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32)) -> Self {
         let (seconds, nanos) = (modified.0.to_be_bytes(), modified.1.to_be_bytes());
         Self::derive("tidewire 3 transfer source", &[&inode.to_be_bytes(), &size.to_be_bytes(), &seconds, &nanos])

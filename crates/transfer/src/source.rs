@@ -25,7 +25,7 @@ pub struct Source {
     pub directory: bool,
     /// Size of the file at the time of the scan.
     pub(super) size: u64,
-    /// By which the receiver finds its beginning.
+    /// Key under which the receiver stores the beginning of the file.
     pub(super) key: Key,
     /// The folder in which `name` begins.
     pub(super) root: Root,

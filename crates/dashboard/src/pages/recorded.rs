@@ -261,7 +261,7 @@ mod tests {
         let recorded = Recorded::new(vec![Recording { name: "waits".into(), path: path.clone() }]);
         let opened = (0..100).filter(|_| recorded.open().is_some()).count();
         assert_eq!(opened, MOST_THREADS);
-        // Whoever opens both ends waits for nobody, and lets them read to the end.
+        // Opening both ends of the pipe does not wait. The threads can then read, and find the end.
         while Arc::strong_count(&recorded.reading) > 1 {
             drop(File::options().read(true).write(true).open(&path).unwrap());
             std::thread::yield_now();

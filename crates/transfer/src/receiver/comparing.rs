@@ -6,7 +6,7 @@
 //! its mode and time.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::sync::Mutex;
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
@@ -17,6 +17,7 @@ use tokio::task::yield_now;
 
 use super::answers::Answers;
 use super::lock;
+use crate::content::read_once;
 use crate::durable::{Warning, flush_file};
 use crate::part::{join, set_attributes};
 use crate::record::{Attributes, Claim, Look, Record};
@@ -60,7 +61,7 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
             while comparison.room() > 0 && !verdict.is_closed() {
                 let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
                 let turn = self.destination.claims().turn().await;
-                let same = turn.spend(|| blocking(|| read(&mut file, &mut buffer[..most])));
+                let same = turn.spend(|| blocking(|| read_once(&mut file, &mut buffer[..most])));
                 if !same.is_ok_and(|bytes| bytes > 0 && comparison.update(&buffer[..bytes])) {
                     break;
                 }
@@ -119,16 +120,6 @@ pub(super) struct Beginning {
     pub(super) verdict: oneshot::Sender<bool>,
 }
 
-/// Reads once. An interrupted call is no error of the file.
-fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
-        }
-    }
-}
-
 /// A file that stands at the destination, while it is compared.
 struct Standing {
     directory: Dir,
@@ -159,7 +150,7 @@ impl Standing {
 
     /// Reads and hashes the next bytes.
     fn read(&mut self, buffer: &mut [u8], hasher: &mut blake3::Hasher) -> io::Result<usize> {
-        let read = read(&mut self.file, buffer)?;
+        let read = read_once(&mut self.file, buffer)?;
         hasher.update(&buffer[..read]);
         Ok(read)
     }

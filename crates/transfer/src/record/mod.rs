@@ -50,7 +50,7 @@ pub struct Look {
     pub kind: Kind,
     /// Size of the file in bytes.
     pub size: u64,
-    /// By which the receiver finds its beginning.
+    /// Key under which the receiver stores the beginning of the file.
     pub source: Key,
     /// Its path, not checked yet.
     pub path: Vec<u8>,
@@ -67,7 +67,7 @@ pub struct Entry {
     pub size: u64,
     /// Offset of the first byte that follows.
     pub offset: u64,
-    /// By which a later session finds its beginning.
+    /// Key under which a later session finds the beginning of the file.
     pub source: Key,
 }
 

@@ -7,8 +7,8 @@ use std::io::{Seek, SeekFrom};
 use tokio::io::AsyncWrite;
 
 use super::ledger::{Hashed, Ledger};
-use super::opening::{changed, open, read};
-use crate::content::Content;
+use super::opening::{changed, open};
+use crate::content::{Content, read_once};
 use crate::record::{Entry, Kind, Look, Record, RecordWriter};
 use crate::source::{Found, Source, attributes, key, show};
 use crate::tree::{Prefix, Tree};
@@ -185,7 +185,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 self.records.write(&Record::Mark(mark)).await?;
             }
             let most = tree.room().min(size - tree.bytes());
-            match self.records.write_chunk(most, |space| blocking(|| read(content, space))).await? {
+            match self.records.write_chunk(most, |space| blocking(|| read_once(content, space))).await? {
                 Ok([]) => return Ok(Sent::Failed(Reason::Changed, "it became shorter; send it again".into())),
                 Ok(bytes) => {
                     tree.update(bytes);

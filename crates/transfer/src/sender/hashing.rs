@@ -8,8 +8,8 @@ use std::io::Seek;
 use tokio::task::yield_now;
 
 use super::ledger::{Hashed, Ledger};
-use super::opening::{changed, open, read};
-use crate::content::Content;
+use super::opening::{changed, open};
+use crate::content::{Content, read_once};
 use crate::record::Claim;
 use crate::source::{Found, Source, attributes, key, show};
 use crate::tree::{Comparison, Prefix};
@@ -32,7 +32,7 @@ async fn claim(id: u32, source: &Source, buffer: &mut [u8]) -> Result<Hashed, Fi
     let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
     loop {
         let step = blocking(|| {
-            let read = read(&mut content, buffer)?;
+            let read = read_once(&mut content, buffer)?;
             hasher.update(&buffer[..read]);
             Ok::<_, std::io::Error>(read)
         });
@@ -65,7 +65,7 @@ async fn compare(ledger: &Ledger, id: u32, source: &Source, prefix: Prefix, buff
     let mut comparison = Comparison::new(prefix);
     while comparison.room() > 0 && ledger.is_comparing(id) {
         let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
-        let same = blocking(|| match read(&mut content, &mut buffer[..most]) {
+        let same = blocking(|| match read_once(&mut content, &mut buffer[..most]) {
             Ok(0) | Err(_) => false,
             Ok(read) => comparison.update(&buffer[..read]),
         });

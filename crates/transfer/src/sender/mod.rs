@@ -1,9 +1,9 @@
-//! The sending side: asks what the receiver has, announces the files that [`scan`](super::scan) found, sends
-//! what is lacking with its hash, and collects the answers.
+//! The sending side: asks what the receiver has of the files that [`scan`](super::scan) found, sends the rest
+//! with the hashes, and collects the results.
 //!
-//! Four parts run concurrently in one task, so that no end waits for the other for ever and hashing delays no
-//! file: the announcer writes, the gatherer reads, and two hash files whose content the receiver may have.
-//! They share one [`Ledger`].
+//! Four parts run concurrently in one task: the announcer writes, the gatherer reads, and two parts hash
+//! files whose content the receiver may have. So no end waits for the other for ever, and hashing delays no
+//! file. The parts share one [`Ledger`].
 
 mod announcer;
 mod gatherer;

@@ -1,21 +1,11 @@
 //! Opens what the scan found, and judges it by what was opened instead of what was found before.
 
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io;
 
 use crate::content::Content;
 use crate::source::{Source, check_kind, show, unopened};
 use crate::{FileFailure, Reason};
-
-/// Reads once. An interrupted call (on some network file systems) is no error of the file.
-pub(super) fn read(content: &mut Content, space: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match content.read(space) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
-        }
-    }
-}
 
 /// Opens a file or folder, and examines what was opened instead of what was found before.
 pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> {
