@@ -106,7 +106,7 @@ local frames = {
     [0x16] = "REPAIR (generations)", [0x17] = "REPAIR on feedback (generations)", [0x18] = "RECODED",
 }
 local codes = { [0] = "Rlc", "Cauchy", "Rlc8681", "Rlc16", "Lt", "SemiRandomLt", "RaptorQ", "RsFft" }
-local closes = { [0] = "done", "idle", "malformed", "protocol", "flow control", "too many streams", "internal", "refused", "polluted" }
+local closes = { [0] = "done", "idle", "malformed", "protocol", "flow control", "too many streams", "internal", "refused", "polluted", "path too narrow" }
 
 field("long", "bool", "Long form", 8, nil, 0x80)
 field("type", "uint8", "Type", base.DEC, kinds, 0x60)

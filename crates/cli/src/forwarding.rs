@@ -49,6 +49,9 @@ fn tell(console: &Console, news: &News<'_>) {
         News::FarClosed { port } => console.warn(&format!("-R {port}: the far side has closed the port")),
         News::FarRefused { port, answer } => console.warn(&format!("-R {port}: {answer}; trying again")),
         News::CannotAccept { port, error } => console.warn(&format!("{port}: cannot accept: {error}")),
+        News::Full { most } => {
+            console.warn(&format!("{most} TCP connections are open, the most at one time; further ones wait"));
+        }
         News::NotUnderstood { peer, answer } => console.warn(&format!("{peer}: {answer}")),
         News::Carried(carried) => ended(console, carried),
     }

@@ -14,13 +14,16 @@ use tidewire_command::exit::{Exit, Failure};
 /// Environment variable that holds the link if the command line has none.
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
 
-/// Parses a link, or the first line of the file after `@`.
+/// Parses a link, or the link in the file after `@`: its first line that is neither empty nor a comment.
 ///
 /// # Errors
 /// The file cannot be read, or the text is not a link.
 pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     match argument.strip_prefix('@') {
-        Some(file) => first_line(Path::new(file))?.parse::<Link>().with_context(|| format!("{file}:1")),
+        Some(file) => {
+            let (number, line) = first_line(Path::new(file))?;
+            line.parse::<Link>().with_context(|| format!("{file}:{number}"))
+        }
         None => Ok(argument.parse()?),
     }
 }
@@ -82,7 +85,36 @@ pub fn is_not_ready(failure: &Failure) -> bool {
     failure.error.as_ref().is_some_and(|error| error.is::<NotReady>())
 }
 
-fn first_line(path: &Path) -> anyhow::Result<String> {
+/// The first line of a file that says something, and its number. Editors may put a byte order mark before it.
+fn first_line(path: &Path) -> anyhow::Result<(usize, String)> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut lines = text.lines().map(str::trim).zip(1..);
+    let says = lines.find(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let (line, number) = says.with_context(|| format!("`{}` contains no link", path.display()))?;
+    Ok((number, line.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_a_link_may_have_a_byte_order_mark_comments_and_empty_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("link");
+        let link = format!("tidewire://192.0.2.1:7700/#{}", tidewire::new_secret().unwrap().reveal().as_str());
+        let read = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            from_argument(&format!("@{}", file.display()))
+        };
+        for text in
+            [format!("{link}\n"), format!("\u{feff}{link}\r\n"), format!("# of the office\n\n  {link}  \nmore\n")]
+        {
+            assert_eq!(read(text.clone()).unwrap().host, "192.0.2.1", "{text:?}");
+        }
+        assert!(format!("{:#}", read("# nothing\n".to_owned()).unwrap_err()).contains("contains no link"));
+        let wrong = format!("{:#}", read("\n\nidewire://x\n".to_owned()).unwrap_err());
+        assert!(wrong.contains("link:3"), "{wrong}");
+    }
 }

@@ -190,6 +190,7 @@ pub async fn open(
     }
     let (credentials, peer) = naming.credentials(console)?;
     let config = naming.limits(config)?;
+    let address = of_this_machine(address, console);
     if naming.is_relayed() {
         let (endpoint, hop) = naming.relayed.open(address, (credentials, &peer), &config, console)?;
         announce_hop(&Links::to(naming.host.as_deref(), endpoint.local_addr(), &hop)?, console);
@@ -202,6 +203,18 @@ pub async fn open(
     })?;
     let links = Links::to(naming.host.as_deref(), endpoint.local_addr(), &peer)?;
     Ok((endpoint, links))
+}
+
+/// `address`, or the port at all IPv6 addresses if it stands for all IPv4 addresses of a machine that has none.
+fn of_this_machine(address: SocketAddr, console: &Console) -> SocketAddr {
+    let [all_v4, all_v6] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].map(|ip: IpAddr| ip);
+    let has = |wildcard| !interface_addresses(wildcard).is_empty();
+    if address.ip() != all_v4 || has(all_v4) || !has(all_v6) {
+        return address;
+    }
+    let address = SocketAddr::new(all_v6, address.port());
+    console.say(&format!("this machine has no IPv4 address: listening on {address}"));
+    address
 }
 
 /// Prints each link alone on a line of stdout, so that it can be piped, and on stderr what to do with the

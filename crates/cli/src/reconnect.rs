@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidewire::{Connection, Endpoint};
+use tidewire::{CloseCode, CloseReason, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::{self, Console, Event, Role, Summary};
 use tidewire_live::Stop;
@@ -82,7 +82,7 @@ impl Reconnect {
     /// succeed, except that it waits for a name and a route. If the user stops the attempts, the job is done.
     ///
     /// # Errors
-    /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] after [`Patience::Silence`].
+    /// The failure of the first attempt, or of the job; a path that is too narrow at the start; [`Exit::Unreachable`] after [`Patience::Silence`].
     pub async fn run<T>(
         &self,
         patience: Patience<'_>,
@@ -100,8 +100,14 @@ impl Reconnect {
         };
         let Some((mut connected, mut found)) = patience.first(first).await? else { return Ok(()) };
         let mut attempts = Attempts::new(FIRST_PAUSE, None);
+        let mut is_first = true;
         loop {
             let Ended::Lost(reason) = job(&connected.connection, found).await? else { return Ok(()) };
+            if std::mem::take(&mut is_first) && connected.is_too_narrow().await {
+                // A path that carried nothing from the start is for the user to mend. A later one may be a
+                // detour.
+                return Err(Failure::message(Exit::Unreachable, reason));
+            }
             self.replace(None);
             self.console.summary(&connected.summary());
             self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
@@ -157,6 +163,21 @@ impl Connected {
         console.event(&Event::Connected { peer: connection.remote().to_string() });
         let explained = Explainer::begin(connection.clone(), console.clone());
         Self { endpoint, connection, begun: Instant::now(), _explained: explained }
+    }
+
+    /// Whether the connection is over because the path does not carry full packets.
+    async fn is_too_narrow(&self) -> bool {
+        let is_why = |reason: &CloseReason| {
+            matches!(
+                reason,
+                CloseReason::PathTooNarrow { .. } | CloseReason::Peer { code: CloseCode::PathTooNarrow, .. }
+            )
+        };
+        match timeout(Duration::ZERO, self.connection.closed()).await {
+            Ok(CloseReason::Hop(reason)) => is_why(&reason),
+            Ok(reason) => is_why(&reason),
+            Err(_) => false,
+        }
     }
 
     /// Bytes of both directions; the time counts from the connecting.

@@ -3,7 +3,7 @@
 //!
 //! [`exit`] has the exit codes, [`report`] the output and the summary of a job, [`records`] the delays of
 //! records, [`options`] the options of both, [`interrupt`] what Ctrl-C ends, [`log`] `TIDEWIRE_LOG`,
-//! [`keylog`] the keys for Wireshark, [`terminal`] text of a peer made safe to print, [`manual`] manual pages
+//! [`keylog`] the keys for Wireshark, [`stdout`] what is printed, [`terminal`] text of a peer made safe to print, [`manual`] manual pages
 //! and completions, [`help`] the two tiers of help. Invariant: only [`report::Console`] writes what a
 //! job says.
 #![forbid(unsafe_code)]
@@ -18,4 +18,5 @@ pub mod options;
 pub mod records;
 pub mod report;
 mod runtime;
+pub mod stdout;
 pub mod terminal;

@@ -4,12 +4,12 @@
 //! dependency.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::{Arg, Command};
 use clap_complete::{Shell, generate};
 
 use crate::exit::Exit;
+use crate::stdout;
 
 /// Arguments of the verb `completions`.
 #[derive(Debug, clap::Args)]
@@ -24,18 +24,13 @@ impl Completions {
         let mut script = Vec::new();
         let name = command.get_name().to_owned();
         generate(self.shell, &mut command, name, &mut script);
-        write(&script);
+        stdout::write(&String::from_utf8_lossy(&script));
     }
 }
 
 /// Prints the manual page of `command`; see [`page`].
 pub fn print(command: Command, environment: &[(&str, &str)]) {
-    write(page(command, environment).as_bytes());
-}
-
-fn write(text: &[u8]) {
-    // A reader that closed the pipe is not a failure.
-    let _ = std::io::stdout().lock().write_all(text);
+    stdout::write(&page(command, environment));
 }
 
 /// The manual page of a command. `environment` has the variables that it reads, each with its meaning.

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::copy::{Copied, Copier};
 use crate::header::{Request, read_answer, write_request};
 use crate::news::{News, Report, tell};
+use crate::places::Places;
 use crate::sockets::Port;
 use crate::socks::{self, Reply};
 use crate::target::Target;
@@ -54,20 +55,20 @@ pub(crate) struct Acceptor {
     pub(crate) port: Arc<Port>,
     pub(crate) report: Report,
     /// Places of carried connections, which all acceptors share.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) room: Places,
 }
 
 impl Acceptor {
     /// Accepts TCP connections without end.
     pub(crate) async fn accept(self, leads: Leads) {
         let mut carrying = JoinSet::new();
-        let places = match &leads {
-            Leads::To(_) => Arc::clone(&self.room),
-            Leads::Socks => Arc::new(Semaphore::new(MAX_REQUESTS)),
-        };
+        let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
         loop {
-            // Without a place, TCP connections wait in the queue of the kernel.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let place = match &leads {
+                Leads::To(_) => self.room.take(&self.report).await,
+                Leads::Socks => Arc::clone(&requests).acquire_owned().await.ok(),
+            };
+            let Some(place) = place else { return };
             tokio::select! {
                 accepted = self.port.accept() => match accepted {
                     Ok((tcp, peer)) => {
@@ -121,7 +122,7 @@ impl Acceptor {
             Ok(target) => target,
             Err(error) => return (SOCKS.to_owned(), Err(error)),
         };
-        let Ok(_place) = Arc::clone(&self.room).acquire_owned().await else {
+        let Some(_place) = self.room.take(&self.report).await else {
             return (target.to_string(), Err(io::ErrorKind::Interrupted.into()));
         };
         drop(request_place);

@@ -25,6 +25,7 @@ mod news;
 mod openings;
 mod outward;
 pub mod own;
+mod places;
 mod remote;
 pub mod single;
 mod sockets;

@@ -19,8 +19,9 @@ use crate::error::CarryError;
 use crate::header::{Answer, Code, Request, write_answer};
 use crate::news::{News, Report, tell};
 use crate::openings::{Opening, Openings, Session};
+use crate::places::Places;
 use crate::sockets::Port;
-use crate::{ACCEPT_PAUSE, MAX_CONNECTIONS, MAX_PORTS, OUTAGE_PATIENCE, outward};
+use crate::{ACCEPT_PAUSE, MAX_PORTS, OUTAGE_PATIENCE, outward};
 
 /// One client's session, and the limits of its ports.
 pub(crate) struct Limits {
@@ -29,14 +30,14 @@ pub(crate) struct Limits {
     /// Places of open ports.
     ports: Arc<Semaphore>,
     /// Places of carried connections, for all ports together.
-    room: Arc<Semaphore>,
+    room: Places,
 }
 
 impl Limits {
     /// The limits of a new session.
     pub(crate) fn new(session: Session, openings: &Arc<Openings>) -> Self {
-        let [ports, room] = [MAX_PORTS, MAX_CONNECTIONS].map(|most| Arc::new(Semaphore::new(most)));
-        Self { session, openings: Arc::clone(openings), ports, room }
+        let ports = Arc::new(Semaphore::new(MAX_PORTS));
+        Self { session, openings: Arc::clone(openings), ports, room: Places::new() }
     }
 }
 
@@ -88,13 +89,13 @@ pub(crate) async fn listen(
 impl Accepted {
     /// Accepts until the client's direction of `stream` ends, or the client wants the port in a later
     /// session. Then it closes the port, and returns the tasks of the TCP connections.
-    async fn accept(self: Arc<Self>, mut stream: Stream, opening: Opening, room: &Arc<Semaphore>) -> JoinSet<()> {
+    async fn accept(self: Arc<Self>, mut stream: Stream, opening: Opening, room: &Places) -> JoinSet<()> {
         let mut carrying = JoinSet::new();
         // The client sends nothing after its request.
         let mut over = [0];
         loop {
             let accepted = async {
-                let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+                let place = room.take(&self.report).await.ok_or(io::ErrorKind::Interrupted)?;
                 opening.port.accept().await.map(|(tcp, peer)| (tcp, peer, place))
             };
             tokio::select! {

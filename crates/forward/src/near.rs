@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use tidewire::{CloseReason, Connection, Stream};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::MAX_CONNECTIONS;
 use crate::acceptor::{Acceptor, Leads};
 use crate::error::{Asked, ForwardError};
 use crate::header::{Answer, Request, read_answer, write_request};
 use crate::news::{News, Report};
+use crate::places::Places;
 use crate::remote::Remote;
 use crate::sockets::Port;
 use crate::target::{PortForward, SocksForward, Target};
@@ -84,11 +84,11 @@ impl Near {
             drained(connection).await.map_err(|error| ForwardError::of(Asked::Socks, error))?;
         }
         self.opened = self.remote.open_all(connection).await?;
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let room = Places::new();
         for (port, leads) in &self.ports {
             port.follow(connection.share());
             (self.report)(&News::Listening { port: port.address(), to: &leads.to_string() });
-            let (current, room) = (self.current.subscribe(), Arc::clone(&room));
+            let (current, room) = (self.current.subscribe(), room.clone());
             let acceptor = Acceptor { current, port: Arc::clone(port), report: Arc::clone(&self.report), room };
             self.tasks.spawn(acceptor.accept(leads.clone()));
         }

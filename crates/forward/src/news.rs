@@ -54,6 +54,11 @@ pub enum News<'a> {
         /// The reason.
         error: &'a io::Error,
     },
+    /// As many TCP connections are carried as one end carries at once; further ones wait. Told once a minute.
+    Full {
+        /// That number.
+        most: usize,
+    },
     /// The peer asked for something that this side does not understand.
     NotUnderstood {
         /// The address of the peer.

@@ -23,6 +23,8 @@ pub enum CloseCode {
     Refused,
     /// A relay changed symbols.
     Polluted,
+    /// The path from the sender does not carry full packets.
+    PathTooNarrow,
     /// The application's own code, from 256 up.
     Application(u64),
 }
@@ -38,6 +40,7 @@ impl CloseCode {
             Self::Internal => 6,
             Self::Refused => 7,
             Self::Polluted => 8,
+            Self::PathTooNarrow => 9,
             Self::Application(code) => code.max(256),
         }
     }
@@ -51,6 +54,7 @@ impl CloseCode {
             6 => Self::Internal,
             7 => Self::Refused,
             8 => Self::Polluted,
+            9 => Self::PathTooNarrow,
             256.. => Self::Application(code),
             _ => Self::Protocol,
         }
@@ -84,6 +88,13 @@ pub enum CloseReason {
     KeyExhausted,
     /// A relay changed symbols on the way: who may have done it.
     Polluted(String),
+    /// The path to the peer drops full packets and passes shorter ones.
+    PathTooNarrow {
+        /// UDP payload in bytes that it carries, about.
+        carries: u16,
+        /// UDP payload in bytes that it must carry.
+        needed: u16,
+    },
     /// The connection ran over a hop to a relay or from one, which is over for this reason.
     Hop(Box<CloseReason>),
 }
@@ -105,6 +116,14 @@ impl fmt::Display for CloseReason {
                 f.write_str("the keys have sealed or refused as many packets as they may: connect again")
             }
             Self::Polluted(suspects) => f.write_str(suspects),
+            Self::PathTooNarrow { carries, needed } => {
+                let (ipv4, ipv6) = (u32::from(*needed) + 28, u32::from(*needed) + 48);
+                write!(
+                    f,
+                    "the path drops packets with more than about {carries} bytes of UDP payload, and {needed} are \
+                     needed: raise the MTU of the link or tunnel on the way to {ipv4} bytes (IPv6: {ipv6})"
+                )
+            }
             Self::Hop(reason) => write!(f, "the hop to the relay is over: {reason}"),
         }
     }

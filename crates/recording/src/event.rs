@@ -354,7 +354,7 @@ fn visit_planned<P: Pass>(planned: &mut Planned, pass: &mut P) -> Result<(), Cor
 }
 
 /// Codes of a CLOSE as numbers, those of applications beside them.
-const CODES: [CloseCode; 8] = [
+const CODES: [CloseCode; 9] = [
     CloseCode::Done,
     CloseCode::Malformed,
     CloseCode::Protocol,
@@ -363,6 +363,7 @@ const CODES: [CloseCode; 8] = [
     CloseCode::Internal,
     CloseCode::Refused,
     CloseCode::Polluted,
+    CloseCode::PathTooNarrow,
 ];
 
 fn visit_code<P: Pass>(code: &mut CloseCode, pass: &mut P) -> Result<(), Corrupt> {
@@ -402,6 +403,7 @@ fn visit_own_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(
         CloseReason::UnknownCode(_) => 6,
         CloseReason::KeyExhausted => 7,
         CloseReason::Polluted(_) => 8,
+        CloseReason::PathTooNarrow { .. } => 9,
         _ => 0,
     };
     pass.byte(&mut kind)?;
@@ -418,6 +420,14 @@ fn visit_own_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(
     if matches!(kind, 1 | 6 | 8) {
         pass.text(&mut text)?;
     }
+    let mut sizes = match reason {
+        CloseReason::PathTooNarrow { carries, needed } => [*carries, *needed].map(u64::from),
+        _ => [0; 2],
+    };
+    if kind == 9 {
+        sizes.iter_mut().try_for_each(|size| pass.number(size))?;
+    }
+    let [carries, needed] = sizes.map(|size| u16::try_from(size).unwrap_or(u16::MAX));
     *reason = match kind {
         0 => CloseReason::Local,
         1 => CloseReason::Peer { code, reason: text },
@@ -428,6 +438,7 @@ fn visit_own_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(
         6 => CloseReason::UnknownCode(axes::code_named(&text)),
         7 => CloseReason::KeyExhausted,
         8 => CloseReason::Polluted(text),
+        9 => CloseReason::PathTooNarrow { carries, needed },
         _ => return Err(Corrupt::Value("close reason")),
     };
     Ok(())

@@ -84,6 +84,7 @@ fn own_reason() -> impl Strategy<Value = CloseReason> {
         Just(CloseReason::NoAnswer),
         Just(CloseReason::UnknownCode("raptorq")),
         Just(CloseReason::KeyExhausted),
+        (any::<u16>(), any::<u16>()).prop_map(|(carries, needed)| CloseReason::PathTooNarrow { carries, needed }),
     ]
 }
 

@@ -1,6 +1,5 @@
 //! `tidewire-lab check [SCENARIO]`: compares the lab with the link that it emulates.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::options::Output;
 use tidewire_command::report::Console;
+use tidewire_command::stdout;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
 use tidewire_lab::way;
@@ -86,8 +86,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
         console.event(&Event::Finding { name, crossing, unit, wanted, allowed, measured, holds: finding.holds() });
     }
     if !console.json() {
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(&report));
+        stdout::write(&table(&report));
     }
     let (off, shares) = report.off();
     if off.is_empty() {

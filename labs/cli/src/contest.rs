@@ -1,6 +1,5 @@
 //! `tidewire-lab contest [SCENARIO] --flows tidewire,cubic`: measures how flows share one queue.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::options::Output;
 use tidewire_command::report::{Console, rate};
+use tidewire_command::stdout;
 use tidewire_lab::contest::{Contest, MOST_FLOWS, Outcome, profile};
 use tidewire_units::parse_duration;
 
@@ -78,8 +78,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     }
     console.event(&stats(&outcome.counts));
     if !console.json() {
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(&contest, &outcome));
+        stdout::write(&table(&contest, &outcome));
         console.say(&sentences(&outcome.counts));
     }
     if outcome.unread > 0 {

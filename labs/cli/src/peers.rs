@@ -1,13 +1,13 @@
 //! `tidewire-lab run SCENARIO --peer tidewire,tcp-bbr`: sends the same records over the same link by each
 //! peer in turn.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::{Console, Delay, rate};
+use tidewire_command::stdout;
 use tidewire_figures::Spread;
 use tidewire_figures::chart::{Curve, svg};
 use tidewire_lab::peer::{Peer, Table};
@@ -199,8 +199,7 @@ fn tell(args: &Args, rows: &[Row], link: &DuplexConfig, console: &Console) -> Re
         });
     }
     if !console.json() {
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", comparison::table(rows, args.load, link));
+        stdout::write(&comparison::table(rows, args.load, link));
     }
     let Some(path) = &args.svg else { return Ok(()) };
     let curves: Vec<Curve> = rows.iter().map(Row::curve).filter(|curve| curve.delay.max().is_some()).collect();

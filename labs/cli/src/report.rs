@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::report::{Console, Delay, rate};
+use tidewire_command::stdout;
 use tidewire_figures::chart::over_time::{self, Panel, Trace};
 use tidewire_figures::{Distribution, milliseconds};
 use tidewire_proto::Time;
@@ -120,9 +121,7 @@ pub fn conclude(report: &Report, console: &Console, svg: Option<&Path>) -> Resul
     let videos: Vec<_> = seen.collect();
     videos.iter().for_each(|(flow, viewing)| console.event(&playback(*flow, viewing)));
     if !console.json() {
-        use std::io::Write as _;
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}{}", table(report), video_rows(&videos));
+        stdout::write(&format!("{}{}", table(report), video_rows(&videos)));
     }
     let wrong = |flow: &FlowReport| Some(format!("{}: {}", flow.name, flow.errors.first()?));
     let broken = |tunnel: &TunnelReport| Some(format!("tunnel {}: {}", tunnel.name, tunnel.errors.first()?));

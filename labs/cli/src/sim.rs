@@ -4,7 +4,7 @@
 //! are played to their end. A scenario of a network runs all of its flows at once.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tidewire_command::options::{Coding, Output};
 use tidewire_command::records::Records;
 use tidewire_command::records::Tally;
 use tidewire_command::report::{self, Console, Role, Summary, rate};
+use tidewire_command::stdout;
 use tidewire_figures::milliseconds;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
@@ -164,8 +165,7 @@ fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), F
     videos.iter().for_each(|(flow, viewing)| console.event(&playback(*flow, viewing)));
     if !console.json() {
         let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}{}", table(&summary, queueing), video_rows(&videos));
+        stdout::write(&format!("{}{}", table(&summary, queueing), video_rows(&videos)));
     }
     console.conclude(&summary, judge(done, &load))
 }

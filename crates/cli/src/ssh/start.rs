@@ -5,6 +5,7 @@
 //! killed if the verb ends before it has the link.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -67,7 +68,12 @@ impl Ssh {
         let Words(words) = &self.ssh;
         let (program, arguments) = words.split_first().map_or(("ssh", words.as_slice()), |(first, rest)| (first, rest));
         let mut ssh = Command::new(program);
-        ssh.args(arguments).args(["-T", host.as_str(), command]).stdin(Stdio::null()).stdout(Stdio::piped());
+        ssh.args(arguments);
+        if Path::new(program).file_stem().is_some_and(|name| name == "ssh") {
+            // A RemoteCommand of the user's settings for this host, as for a terminal there, excludes ours.
+            ssh.args(["-o", "RemoteCommand=none"]);
+        }
+        ssh.args(["-T", host.as_str(), command]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut ssh = ssh.spawn().map_err(|error| not_started(program, &error))?;
         let stdout = ssh.stdout.take();
         let mut running = Running(Some(ssh));

@@ -1,6 +1,5 @@
 //! `tidewire bench -s` and `tidewire bench -c LINK`: measures a path, with the option letters of iperf3.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -9,6 +8,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{self, Console, Summary, rate};
+use tidewire_command::stdout;
 use tidewire_units::{Rate, parse_duration, parse_size};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -212,8 +212,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
         Err(failure) => return console.conclude(&early, Err(failure)),
     };
     if !console.json() {
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(&summary));
+        stdout::write(&table(&summary));
     }
     let ended = judge(&args.require, &summary, console);
     console.conclude(&summary, ended)

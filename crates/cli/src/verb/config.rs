@@ -1,12 +1,12 @@
 //! `tidewire config check` and `config show`: checks the settings, and shows which of them are in force.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::stdout;
 
 use crate::settings::{Settings, options, verbs};
 
@@ -44,8 +44,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         Command::Show { verb, options } => show(verb, options)?,
     };
-    // A reader that closed the pipe is not a failure.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    stdout::write(&text);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use clap::Command;
 use tidewire::Profile;
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::help::Tiers;
+use tidewire_command::stdout;
 
 /// Arguments of `help`.
 #[derive(Debug, clap::Args)]
@@ -140,8 +141,7 @@ pub fn run(args: &Args, mut command: Command) -> Result<(), Failure> {
 }
 
 fn print(text: &str) {
-    // A reader that closed the pipe is not a failure.
-    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
+    stdout::write(text);
 }
 
 /// The grammar of the options for readers of the papers.

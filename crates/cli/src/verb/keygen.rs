@@ -2,12 +2,12 @@
 //! with the private key in such a file.
 
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidewire::{new_private_key, new_secret};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::Console;
+use tidewire_command::stdout;
 
 use crate::keys::{self, KeyFile};
 
@@ -52,9 +52,8 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a line on stdout. A reader that closed the pipe is not a failure.
 fn say(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    stdout::write_line(&text.to_string());
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

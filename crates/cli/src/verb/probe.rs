@@ -1,7 +1,6 @@
 //! `tidewire probe LINK`: measures the path to a `tidewire bench -s`, predicts the delay of a flow on it, and
 //! tells whether Tidewire is of use there.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use serde::Serialize;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{Console, Summary, rate};
+use tidewire_command::stdout;
 use tidewire_figures::chart::terminal::Style;
 use tidewire_units::{Rate, parse_duration};
 
@@ -144,8 +144,7 @@ fn tell(found: &Found, svg: Option<&Path>, summary: &Summary, console: &Console)
         }
         text.push('\n');
         advice.iter().for_each(|advice| text.push_str(&format!("- {}\n", advice.words)));
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{text}");
+        stdout::write(&text);
     }
     let drawn = svg.zip(outlook).map_or(Ok(()), |(path, outlook)| draw(path, outlook));
     let infeasible = advice.iter().find(|advice| advice.subject == Subject::Infeasible);

@@ -19,7 +19,7 @@ use crate::watch::WatchArgs;
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
-use tidewire_command::report::{Console, Event, Role};
+use tidewire_command::report::{Console, Event, Role, Summary};
 use tidewire_transfer::{self as transfer, Destination, Limits, Outcome};
 
 use super::send::{cut_off, judge};
@@ -88,11 +88,15 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let (stop, mut transfers) = (watch::Sender::new(()), JoinSet::new());
     let accepting = serve(&endpoint, &destination, until, &console, (&stop, &mut transfers));
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
-    let ended = console.tell(ended);
-    // Each transfer writes its summary before it ends, including those that are cut off here, and leaves a
-    // part that a later transfer can resume.
+    // Transfers that are cut off here leave a part that a later transfer can resume. They tell nothing more
+    // before the error is told, and their summaries come last.
     drop(stop);
-    while transfers.join_next().await.is_some() {}
+    let mut summaries = Vec::new();
+    while let Some(cut_off) = transfers.join_next().await {
+        summaries.extend(cut_off.ok().and_then(|ended| ended.untold));
+    }
+    let ended = console.tell(ended);
+    summaries.iter().for_each(|summary| console.summary(summary));
     session::close(&endpoint).await;
     ended
 }
@@ -107,6 +111,8 @@ struct Until {
 /// A connection that is over.
 struct Ended {
     transfer: Result<(), Failure>,
+    /// The summary of a transfer that was stopped. Others have told theirs.
+    untold: Option<Summary>,
     reason: CloseReason,
 }
 
@@ -167,8 +173,8 @@ async fn receive(
     console: Console,
     mut stopped: watch::Receiver<()>,
 ) -> Ended {
-    let transfer = transfer(&connection, &destination, &console, &mut stopped).await;
-    Ended { transfer, reason: connection.closed().await }
+    let (transfer, untold) = transfer(&connection, &destination, &console, &mut stopped).await;
+    Ended { transfer, untold, reason: connection.closed().await }
 }
 
 async fn transfer(
@@ -176,27 +182,32 @@ async fn transfer(
     destination: &Destination,
     console: &Console,
     stopped: &mut watch::Receiver<()>,
-) -> Result<(), Failure> {
+) -> (Result<(), Failure>, Option<Summary>) {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let received = tokio::select! {
-        received = take(connection, destination, console) => received,
+        received = take(connection, destination, console) => Some(received),
         // Nothing is ever sent here: `changed` returns when the sender is dropped.
-        _ = stopped.changed() => Err(Failure::reported(Exit::Sigint)),
+        _ = stopped.changed() => None,
     };
     let elapsed = begun.elapsed();
     let closed = tokio::time::timeout(Duration::ZERO, connection.closed()).await;
     if closed.is_ok_and(|reason| is_surplus(&reason)) {
         // Nothing was sent over it, and nothing is to be told.
-        return Err(Failure::reported(Exit::Unreachable));
+        return (Err(Failure::reported(Exit::Unreachable)), None);
     }
+    let Some(received) = received else {
+        connection.close(CUT_OFF, "");
+        let summary = session::transfer_summary(&connection.stats(), Role::Receiver, None, elapsed);
+        return (Err(Failure::reported(Exit::Sigint)), Some(summary));
+    };
     if received.is_ok() {
         // The sender closes after it has received the last answer. Closing first could cut that answer off.
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
     }
     connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");
     let summary = session::transfer_summary(&connection.stats(), Role::Receiver, received.as_ref().ok(), elapsed);
-    console.conclude(&summary, received.and_then(|outcome| judge(&outcome)))
+    (console.conclude(&summary, received.and_then(|outcome| judge(&outcome))), None)
 }
 
 /// Takes what the first stream brings, and shows progress.

@@ -1,12 +1,12 @@
 //! `tidewire replay FILE`: runs a recorded flow again, in virtual time, over its recorded path and with other
 //! choices, and shows delay against overhead with the recorded run beside it.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidewire_command::exit::{Exit, Failure};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
+use tidewire_command::stdout;
 use tidewire_dashboard::what_if::{self, Alternative, News, ReplayError, Row};
 
 /// Arguments of `replay`.
@@ -46,8 +46,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let rows = what_if::run(&args.file, args.peer.as_deref(), &alternative, &mut tell).map_err(failed)?;
     let rows = rows.unwrap_or_default();
     if !console.json() {
-        // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(&rows));
+        stdout::write(&table(&rows));
     }
     args.svg.as_deref().map_or(Ok(()), |path| draw(path, &rows))
 }

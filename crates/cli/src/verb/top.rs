@@ -1,12 +1,13 @@
 //! `tidewire top [ADDR]`: the figures of a running job in a terminal, for machines without a browser.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use tidewire_command::exit::{Exit, Failure, OrExit};
+use tidewire_command::stdout;
 
 use crate::top::Figures;
 use crate::top::scrape::{Scrape, ScrapeError};
@@ -48,8 +49,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let second = Scrape::fetch(args.address).map_err(|error| unanswered(args.address, &error))?;
         figures.push(begun.elapsed(), second);
         let text = Shown { figures: &figures, source: &source, fault: None }.plain();
-        // A reader that closed the pipe is not a failure.
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        stdout::write(&text);
         return Ok(());
     }
     if !std::io::stdout().is_terminal() {

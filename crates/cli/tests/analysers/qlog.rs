@@ -106,10 +106,12 @@ fn every_record_of_both_ends_is_as_documented_and_their_counts_agree_with_the_su
     let [near, far] = [&counts[0], &counts[1]];
     let packets = |name: &str| sent["packets"][name].as_u64().unwrap();
     assert_eq!(near["packet_sent/source"], packets("source"), "{near:?}");
-    assert_eq!(near["packet_sent/repair"], packets("repair"), "{near:?}");
+    // Repairs may still leave between the summary and the close.
+    let late = |least: u64| least..=least + 3;
+    assert!(late(packets("repair")).contains(&near["packet_sent/repair"]), "{near:?}");
     // A source symbol that is sent again answers feedback.
     let on_feedback = near.get("packet_sent/on_feedback").copied().unwrap_or_default();
-    assert_eq!(on_feedback, packets("feedback_repair"), "{near:?}");
+    assert!(late(packets("feedback_repair")).contains(&on_feedback), "{near:?}");
     // The last words of the peer come after the summary.
     let delivered = received["symbols"]["delivered"].as_u64().unwrap();
     assert!((delivered..=delivered + 3).contains(&far["symbol_passed"]), "{far:?}");

@@ -135,3 +135,30 @@ fn issue_40_a_program_that_gets_too_little_memory_says_so() {
     assert_eq!(ended.status.code(), Some(1), "{lines:?}");
     assert!(lines.last().unwrap()["message"].as_str().unwrap().contains("ulimit -v"), "{lines:?}");
 }
+
+/// A full disk below a redirection: what was printed is lost, which is no success.
+#[cfg(target_os = "linux")]
+#[test]
+fn issue_40_output_that_is_lost_is_said_and_is_no_success() {
+    for arguments in [&["keygen"][..], &["config", "show", "bench"], &["completions", "bash"], &["man"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = tidewire(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write to the standard output"), "{arguments:?}: {said}");
+    }
+    // A reader that goes away has seen enough.
+    let mut man = tidewire(&["man"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(man.stdout.take());
+    assert_eq!(man.wait().unwrap().code(), Some(0));
+}
+
+/// The events of a job as well.
+#[cfg(target_os = "linux")]
+#[test]
+fn issue_40_a_job_whose_events_are_lost_is_no_success() {
+    let (_server, link) = listener(&["bench", "-s", "--json", "--listen", "127.0.0.1:0"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = tidewire(&["bench", "--json", "-c", &link, "-t", "300ms"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+}

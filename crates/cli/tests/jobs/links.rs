@@ -70,3 +70,43 @@ fn a_wildcard_reaches_no_address_of_the_far_machine_itself() {
     let (code, said) = forwarded("10.9.0.2:80", "10.9.0.2:80");
     assert!(code == Some(3) && !said.contains("wildcard"), "{code:?} {said}");
 }
+
+/// A path below 1,228 bytes: the loopback device here, whose system refuses what is longer. Every verb ends
+/// with the size and what to do.
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn issue_40_a_path_that_is_too_narrow_is_named() {
+    tidewire_testing::needs("root", rustix::process::geteuid().is_root());
+    let folder = tempfile::tempdir().unwrap();
+    let tidewire = tidewire(&[]).get_program().to_str().unwrap().to_owned();
+    let run = |mtu: u32, listener: &str, verb: &str| {
+        let script = format!(
+            "ip link set lo up; ip link set lo mtu {mtu}; rm -rf link in; head -c 100000 /dev/zero > file
+             {tidewire} {listener} --listen 127.0.0.1:7700 > link & listener=$!
+             until grep -q tidewire: link; do sleep 0.02; done; link=$(grep -o 'tidewire:.*' link)
+             code=0; timeout 60 {tidewire} {verb} || code=$?
+             kill $listener; exit $code"
+        );
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--net", "sh", "-c", &script]).env("TIDEWIRE_CONFIG", "/dev/null").current_dir(folder.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let receive = "receive --dir in";
+    let serve = "serve --allow 127.0.0.1:80";
+    let bench = "bench -s";
+    let (code, said) = run(1_228, receive, "send file \"$link\"");
+    assert_eq!(code, Some(0), "{said}");
+    for mtu in [1_227, 1_000, 576] {
+        for (listener, verb, exit) in [
+            (receive, "send file \"$link\"", 5),
+            (serve, "forward -L 0:127.0.0.1:80 \"$link\"", 3),
+            (bench, "probe \"$link\"", 3),
+            (bench, "bench -c \"$link\" -t 5", 3),
+        ] {
+            let (code, said) = run(mtu, listener, verb);
+            assert_eq!(code, Some(exit), "{mtu}, {verb}: {said}");
+            assert!(said.contains("raise the MTU"), "{mtu}, {verb}: {said}");
+        }
+    }
+}

@@ -113,6 +113,26 @@ fn a_tree_goes_to_a_host_and_no_command_line_has_the_secret() {
     assert!(!has(&["tws1"]), "{seen:?}");
 }
 
+/// Settings for terminals: a command for each session, which would take the place of ours.
+#[test]
+#[ignore = "needs root and sshd"]
+fn issue_40_a_remote_command_of_the_settings_is_set_aside() {
+    let sshd = Sshd::start();
+    let settings = sshd.path("settings");
+    fs::write(&settings, "Host *\n  RemoteCommand tmux\n  RequestTTY yes\n").unwrap();
+    let ssh = sshd.command().replace("-F none", &format!("-F {settings}"));
+    let from = tempfile::tempdir().unwrap();
+    let file = from.path().join("file");
+    fs::write(&file, "content").unwrap();
+    let into = sshd.path("into");
+    let mut send = tidewire_that_hears_a_hang_up(&["send", "--ssh", &ssh, "--remote", &program()]);
+    send.args([file.to_str().unwrap(), &format!("{HOST}:{into}")]).stdin(Stdio::null());
+    let output = send.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_eq!(fs::read(Path::new(&into).join("file")).unwrap(), b"content");
+    wait_until_gone(&into);
+}
+
 #[test]
 #[ignore = "needs root and sshd"]
 fn ports_are_forwarded_in_all_directions_and_a_hang_up_ends_both_ends() {

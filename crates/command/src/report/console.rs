@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Event, Summary, VERSION};
 use crate::exit::{Exit, Failure};
+use crate::stdout;
 use crate::terminal::{printable, printable_json};
 
 /// The output of a verb. Clones share one terminal.
@@ -73,13 +74,12 @@ impl Console {
     }
 
     /// Writes a line that is already safe for a terminal to stdout, or to stderr if stdout carries the job's
-    /// own bytes. A reader that closed the pipe is not a failure.
+    /// own bytes.
     fn write_result(&self, line: &str) {
         if self.stdout_is_data {
             return self.write_remark(line);
         }
-        let mut stdout = std::io::stdout().lock();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        stdout::write_line(line);
     }
 
     /// Writes a sentence to stderr, unless the output is quiet or JSON.
@@ -149,9 +149,11 @@ impl Console {
     }
 }
 
-/// Runs a verb with its output. Reports its failure, and returns the exit code of the process.
+/// Runs a verb with its output. Reports its failure, and returns the exit code of the process. A verb whose
+/// output was lost has not succeeded.
 pub fn with(console: Console, verb: impl FnOnce(Console) -> Result<(), Failure>) -> ExitCode {
     match verb(console.clone()) {
+        Ok(()) if stdout::lost().is_some() => Exit::LocalIo.into(),
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
             console.error(&failure);

@@ -213,6 +213,7 @@ impl Connection {
             self.events.push_back(Event::Overrun);
         }
         self.path.forget_packets(now);
+        self.leave_if_too_narrow(now);
     }
 
     /// Passes on whether a packet was received or lost, to the owner of its content.

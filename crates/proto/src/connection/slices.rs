@@ -8,11 +8,11 @@ use core::ops::ControlFlow;
 
 use tidewire_codec::SourceId;
 
-use super::Connection;
 use super::carried::{Carried, Data};
 use super::driving::{SendFailure, Transmit};
 use super::lanes::Lane;
 use super::send::{PACKET_OVERHEAD, Slot};
+use super::{CloseCode, CloseReason, Connection, State};
 use crate::Time;
 use crate::lane::{Slice, SliceBytes};
 use crate::path::BASE_DATAGRAM;
@@ -32,6 +32,18 @@ impl Connection {
         self.stats.packets.refused += transmit.len.div_ceil(segment) as u64;
         if failure == SendFailure::TooLong && transmit.destination == self.path.remote {
             self.path.mtu.on_refused(now, segment as u16);
+            self.leave_if_too_narrow(now);
+        }
+    }
+
+    /// Closes the connection if the path was found not to carry the packet size that it must carry. Nothing
+    /// long would ever arrive.
+    pub(super) fn leave_if_too_narrow(&mut self, now: Time) {
+        let Some((carries, needed)) = self.path.mtu.too_narrow() else { return };
+        if matches!(self.state, State::Established { .. }) {
+            let reason = CloseReason::PathTooNarrow { carries, needed };
+            self.start_closing(now, CloseCode::PathTooNarrow, reason.to_string());
+            self.tell_closed(now, reason);
         }
     }
 

@@ -80,7 +80,7 @@ impl Connection {
             } else {
                 self.path.pto.probe_owed = true;
                 self.path.pto.ping_owed =
-                    self.path.pto.probes > 1 && self.path.mtu.is_raised() && !self.path.pto.is_broken();
+                    self.path.pto.probes > 1 && self.path.mtu.is_doubtful() && !self.path.pto.is_broken();
             }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {

@@ -16,6 +16,7 @@ mod floor;
 mod ids;
 mod loss;
 mod losses;
+mod minimum;
 mod mtu;
 mod one_way;
 mod pacer;

@@ -10,9 +10,12 @@
 //! lost in a row while shorter ones between them arrive. Neither random loss nor a blackout does that for
 //! long. The search then starts again from 1,200 bytes, as on a new path. The connection reports fates in the
 //! order of sending, and sends something short while nothing else arrives.
+//!
+//! A path that does not even carry the base is found by `minimum`.
 
 use core::time::Duration;
 
+use super::minimum::Minimum;
 use crate::Time;
 
 /// Minimum size that every path must carry (RFC 9000 section 14).
@@ -32,9 +35,9 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// a mistake stays equally rare: by chance it happens to one run in 4 * 10^5 up to [`MOST_LOSS`]. A mistake
 /// costs [`SEARCH_AFTER`] at the minimum size, and symbols that are then too long go in parts, without
 /// repairs. With 8 at any loss rate, bulk traffic at 40 % made that mistake within half a minute.
-const LOST_IN_A_ROW: u32 = 8;
+pub(super) const LOST_IN_A_ROW: u32 = 8;
 /// Loss at which [`LOST_IN_A_ROW`] are enough.
-const LITTLE_LOSS: f64 = 0.2;
+pub(super) const LITTLE_LOSS: f64 = 0.2;
 /// Loss above which the required number no longer grows: 19 at 50 %. During a silence few packets are sent.
 const MOST_LOSS: f64 = 0.5;
 /// Number of times that a shorter packet must arrive after some of the long ones were lost, because a burst
@@ -69,7 +72,8 @@ pub(crate) struct MtuProber {
     too_large: u16,
     /// A size that another path carried, which is probed first.
     proven: u16,
-    probing: bool,
+    /// Size of the probe in flight.
+    probing: Option<u16>,
     tries: u8,
     /// Time at which the next probe may be sent.
     next: Time,
@@ -77,6 +81,7 @@ pub(crate) struct MtuProber {
     ended: Option<Time>,
     enabled: bool,
     suspicion: Suspicion,
+    minimum: Minimum,
     /// Packets sent until this time say nothing about the path as it is now.
     since: Time,
 }
@@ -91,12 +96,13 @@ impl MtuProber {
             limit,
             too_large: limit + 1,
             proven: base,
-            probing: false,
+            probing: None,
             tries: 0,
             next: Time::ZERO,
             ended: None,
             enabled,
             suspicion: Suspicion::default(),
+            minimum: Minimum::new(base),
             since: Time::ZERO,
         }
     }
@@ -114,8 +120,18 @@ impl MtuProber {
     }
 
     /// Whether packets are longer than the minimum that every path carries.
-    pub(crate) fn is_raised(&self) -> bool {
+    fn is_raised(&self) -> bool {
         self.current > self.base
+    }
+
+    /// Whether full packets may be too long for the path, so that only short ones show that it is there.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_raised() || self.minimum.is_doubtful()
+    }
+
+    /// The size that the path carries and the one that it must carry, if it does not carry that.
+    pub(crate) fn too_narrow(&self) -> Option<(u16, u16)> {
+        self.minimum.narrow().map(|carries| (carries, self.base))
     }
 
     /// Whether a packet of `size` bytes, sent at `left`, was lost because the path MTU had fallen.
@@ -154,15 +170,30 @@ impl MtuProber {
         narrower
     }
 
+    /// Takes the fate of a packet as [`Self::on_fate`] does, if it asked for an acknowledgement. Of others only
+    /// the arrival is known, and they would hide a loss rate.
+    pub(crate) fn on_answerable_fate(&mut self, left: Time, size: u16, lost: bool) {
+        if left > self.since {
+            self.minimum.on_fate(size, lost);
+        }
+    }
+
     /// The system refused a datagram of `size` bytes as too long. Returns whether that was not a probe; the
     /// size is then 1,200 bytes again.
     pub(crate) fn on_refused(&mut self, now: Time, size: u16) -> bool {
-        let narrower = size <= self.current;
+        if size <= self.base {
+            self.minimum.on_too_long(size);
+            if self.probing != Some(size) {
+                // The fates of what was sent before still count.
+                return false;
+            }
+        }
+        let narrower = size <= self.current && size > self.base;
         if narrower {
             self.restart(now, Duration::ZERO);
         }
         // A refused packet counts as lost later. It must not affect the search again then.
-        (self.probing, self.tries, self.since) = (false, 0, now);
+        (self.probing, self.tries, self.since) = (None, 0, now);
         self.too_large = self.too_large.min(size.max(self.base + 1));
         self.end_search(now);
         narrower
@@ -181,10 +212,13 @@ impl MtuProber {
 
     /// Size of a probe that should be sent now.
     pub(crate) fn poll(&self, now: Time) -> Option<u16> {
-        if !self.enabled || self.probing || now < self.next {
+        if !self.enabled || self.probing.is_some() || now < self.next {
             return None;
         }
         let top = self.too_large - 1;
+        if let Some(size) = self.minimum.poll(top < self.limit || self.limit == self.base) {
+            return Some(size);
+        }
         if top <= self.current {
             return None;
         }
@@ -200,9 +234,9 @@ impl MtuProber {
         (top - self.current > RESOLUTION).then(|| self.current + (top - self.current).div_ceil(2))
     }
 
-    /// A probe was sent.
-    pub(crate) fn on_probe_sent(&mut self) {
-        self.probing = true;
+    /// A probe of `size` was sent.
+    pub(crate) fn on_probe_sent(&mut self, size: u16) {
+        self.probing = Some(size);
         self.ended = None;
     }
 
@@ -224,9 +258,10 @@ impl MtuProber {
         if left <= self.since {
             return;
         }
-        self.current = self.current.max(size.min(self.limit));
-        self.probing = false;
+        self.minimum.on_arrived(size);
+        self.probing = None;
         self.tries = 0;
+        self.current = self.current.max(size.min(self.limit));
         self.end_search(now);
     }
 
@@ -235,7 +270,12 @@ impl MtuProber {
         if left <= self.since {
             return;
         }
-        self.probing = false;
+        self.probing = None;
+        if size <= self.base {
+            // The loss was seen because something later arrived, so the next probe need not wait.
+            self.next = now;
+            return self.minimum.on_probe_lost(size);
+        }
         self.next = now + rtt;
         self.tries += 1;
         if self.tries >= TRIES {
@@ -274,7 +314,7 @@ mod tests {
             now += Duration::from_millis(60);
             let Some(size) = prober.poll(now) else { continue };
             probes += 1;
-            prober.on_probe_sent();
+            prober.on_probe_sent(1_472);
             if size <= truth {
                 prober.on_acked(now, size, now);
             } else {
@@ -294,7 +334,7 @@ mod tests {
     /// A prober on a path that carried 1,472 bytes.
     fn raised() -> MtuProber {
         let mut prober = MtuProber::new(BASE, 1_472, true);
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         prober.on_acked(Time::from_millis(1), 1_472, Time::from_millis(1));
         assert!(prober.is_raised());
         prober
@@ -340,7 +380,7 @@ mod tests {
         prober.on_acked(now - RTT, 1_472, now);
         assert_eq!(prober.current(), BASE, "a probe of before");
         assert_eq!(prober.poll(now + SEARCH_AFTER), Some(1_472));
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         prober.on_acked(now + SEARCH_AFTER, 1_472, now + SEARCH_AFTER);
         assert_eq!(prober.current(), 1_472);
     }
@@ -349,21 +389,23 @@ mod tests {
     #[test]
     fn on_a_new_path_the_first_probe_has_the_size_of_the_old_one() {
         let (mut prober, now) = (MtuProber::new(BASE, 8_972, true), Time::from_millis(1_000));
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         prober.on_acked(Time::from_millis(1), 1_452, now);
         for path in 1..=2 {
             let now = now + RTT * path;
             prober.on_new_path(now);
             assert_eq!((prober.current(), prober.poll(now)), (BASE, Some(1_452)), "also before it is proven again");
         }
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         prober.on_acked(now + RTT * 3, 1_452, now + RTT * 3);
         assert_eq!((prober.current(), prober.poll(now + RTT * 3)), (1_452, Some(8_972)), "then the search goes on");
         prober.on_new_path(now + RTT * 4);
         for _ in 0..TRIES {
-            prober.on_probe_sent();
+            prober.on_probe_sent(1_472);
             prober.on_lost(now + RTT * 5, 1_452, now + RTT * 6, RTT);
         }
+        assert_eq!(prober.poll(now + RTT * 7), Some(BASE), "nothing has shown yet that the path carries that");
+        prober.on_answerable_fate(now + RTT * 5, BASE, false);
         let size = prober.poll(now + RTT * 7).expect("the search goes on");
         assert!(size > BASE && size < 1_452, "{size}");
     }
@@ -373,9 +415,10 @@ mod tests {
         let (mut prober, now) = (raised(), Time::from_millis(1_000));
         assert!(prober.on_refused(now, 1_472));
         assert_eq!(prober.current(), BASE);
+        prober.on_answerable_fate(now + RTT, BASE, false);
         let size = prober.poll(now).expect("the search goes on below");
         assert!(size > BASE && size < 1_472, "{size}");
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         assert!(!prober.on_refused(now, size), "a probe");
         prober.on_lost(now, size, now + RTT, RTT);
         assert!(prober.poll(now).is_some_and(|next| next < size), "{:?}", prober.poll(now));
@@ -388,7 +431,7 @@ mod tests {
         let mut lost = 0;
         while prober.poll(now).is_some() {
             let size = prober.poll(now).expect("a probe");
-            prober.on_probe_sent();
+            prober.on_probe_sent(1_472);
             now += RTT;
             if size > 1_460 {
                 prober.on_lost(now, size, now, Duration::ZERO);
@@ -402,7 +445,7 @@ mod tests {
         assert_eq!(prober.next_probe(), Some(now + RAISE_AFTER), "and not for ever");
         prober.search_soon();
         assert_eq!((prober.poll(now), prober.poll(now + SEARCH_AFTER)), (None, Some(1_472)));
-        prober.on_probe_sent();
+        prober.on_probe_sent(1_472);
         prober.search_soon();
         prober.on_acked(now + SEARCH_AFTER, 1_472, now + SEARCH_AFTER);
         assert_eq!(prober.current(), 1_472);

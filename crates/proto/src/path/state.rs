@@ -219,6 +219,7 @@ impl<T: Copy> Path<T> {
                         continue;
                     }
                     self.rate.on_fate(n, sent.bytes, lost, sent.app_limited);
+                    self.mtu.on_answerable_fate(sent.at, sent.payload_len(), lost);
                     if self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss) {
                         self.rate.on_mtu_fell();
                     }

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
+use tidewire_proto::connection::{CloseCode, CloseReason};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::Rebound;
@@ -103,6 +104,76 @@ fn a_move_to_a_narrower_path_loses_nothing() {
             assert!(symbols.resent > 50, "{symbols:?}");
         }
         assert_eq!(run.stats(from).datagram_size, 1_200);
+    }
+}
+
+/// Nearly nothing: 20 bytes in a second.
+fn tiny() -> Flow {
+    Flow { record: 20, ..Flow::paced(End::Near, 10_000, 20) }
+}
+
+/// How the near end's connection over a path with this IP limit ends, and when.
+fn ended(settings: &[(Direction, &str, &str)], flows: Vec<Flow>, seed: u64) -> Option<(CloseReason, Time)> {
+    let mut trial = bulk(0, settings);
+    (trial.seed, trial.flows) = (seed, flows);
+    trial.link.set_seed(seed);
+    let mut run = trial.start();
+    for tenth in 1..=300 {
+        let now = run.began() + Duration::from_millis(100 * tenth);
+        run.until(now);
+        if let Some(reason) = run.load.closed[0].clone() {
+            return Some((reason, now));
+        }
+    }
+    None
+}
+
+/// A path below the least size passes the handshake, and then nothing long. Whichever end sends, and whichever
+/// direction is narrow, the connection ends with the cause, and does not stall.
+#[test]
+fn a_path_below_the_least_size_is_named() {
+    let flows = [vec![Flow::bulk(End::Near, 1 << 30)], vec![Flow::bulk(End::Far, 1 << 30)], vec![tiny()]];
+    for (mtu, carries) in [("1227B", 1_199), ("1200B", 1_172), ("1000B", 972), ("576B", 548)] {
+        for direction in [Direction::Forward, Direction::Back, Direction::Both] {
+            for (flow, loss) in flows.iter().flat_map(|flow| ["0%", "5%", "30%"].map(|loss| (flow, loss))) {
+                let settings = [(direction, "mtu", mtu), (Direction::Both, "loss", loss)];
+                let what = format!("{mtu} {direction:?}, loss {loss}, {flow:?}");
+                let (reason, after) = ended(&settings, flow.clone(), 1).unwrap_or_else(|| panic!("stalled: {what}"));
+                let found = match reason {
+                    CloseReason::PathTooNarrow { carries, needed: 1_200 } => Some(carries),
+                    CloseReason::Peer { code: CloseCode::PathTooNarrow, .. } => None,
+                    other => panic!("{other:?}: {what}"),
+                };
+                assert!(found.is_none_or(|found| found <= carries && carries - found <= 20), "{found:?}: {what}");
+                // 47 probes at most decide, one in a round trip and a half of 60 ms, or in a probe timeout.
+                assert!(after < Time::from_millis(20_000), "{after:?}: {what}");
+            }
+        }
+    }
+}
+
+/// A path that becomes so narrow during a connection ends it as well.
+#[test]
+fn a_path_that_falls_below_the_least_size_is_named() {
+    for mtu in [1_227, 1_000] {
+        let mut run = bulk(1 << 30, &[]).start();
+        run.until(Time::from_millis(2_000));
+        limit(&mut run, Some(mtu));
+        run.until(Time::from_millis(20_000));
+        let closed = run.load.closed[0].clone();
+        assert!(matches!(closed, Some(CloseReason::PathTooNarrow { .. })), "{mtu}: {closed:?}");
+    }
+}
+
+/// Loss takes no connection for one over a narrow path.
+#[test]
+fn loss_ends_no_connection_over_the_least_path() {
+    for (loss, seed) in ["30%", "60%", "80%"].into_iter().flat_map(|loss| (0..10).map(move |seed| (loss, seed))) {
+        let settings = [(Direction::Both, "mtu", "1228B"), (Direction::Both, "loss", loss)];
+        for flows in [vec![Flow::paced(End::Near, 1 << 30, 24_000)], vec![tiny()]] {
+            let closed = ended(&settings, flows, seed).map(|(reason, _)| reason);
+            assert!(!matches!(closed, Some(CloseReason::PathTooNarrow { .. })), "{loss}, seed {seed}");
+        }
     }
 }
 

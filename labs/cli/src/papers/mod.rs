@@ -5,7 +5,7 @@
 
 mod cells;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -24,6 +24,7 @@ use tidewire_command::options::Output;
 use tidewire_command::report::Console;
 #[cfg(target_os = "linux")]
 use tidewire_command::report::rate;
+use tidewire_command::stdout;
 
 /// Arguments of `papers`.
 #[derive(Debug, clap::Args)]
@@ -77,8 +78,7 @@ enum Event<'a> {
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         for paper in &PAPERS {
-            // A reader that closed the pipe is not a failure.
-            let _ = writeln!(std::io::stdout(), "{:<20} {}", paper.name, paper.title);
+            stdout::write_line(&format!("{:<20} {}", paper.name, paper.title));
         }
         return Ok(());
     };

@@ -20,6 +20,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::Output;
 use tidewire_command::report::{Console, Summary, rate};
+use tidewire_command::stdout;
 use tidewire_figures::chart::{Curve, svg, terminal};
 use tidewire_proto::profile::{ARQ, STREAM, block};
 use tidewire_proxy::Proxy;
@@ -224,10 +225,8 @@ fn show(runs: &[Run], path: &Path, caption: &svg::Caption<'_>, console: &Console
         Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}; try --svg FILE", path.display()))
     })?;
     if !console.json() {
-        use std::io::Write;
         let picture = terminal::draw(&curves, terminal::Style::from_environment());
-        // A reader that goes away has seen enough.
-        let _ = writeln!(std::io::stdout().lock(), "\n{}\n{picture}\n{}\n", table(runs), caption.see);
+        stdout::write_line(&format!("\n{}\n{picture}\n{}\n", table(runs), caption.see));
         console.say(&format!("picture: {}", path.display()));
     }
     Ok(())

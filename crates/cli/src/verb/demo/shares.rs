@@ -3,7 +3,6 @@
 //! The bytes are counted where they arrive, drops at the queue of the emulated link. Invariant: a sender
 //! always has something to send, so what it gets is what rate control takes.
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +13,7 @@ use tidewire::{Config, Connection, Endpoint};
 use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::report::{Console, RateControl, Summary, rate};
+use tidewire_command::stdout;
 use tidewire_figures::chart::over_time::{self, Panel, Trace};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
@@ -184,9 +184,8 @@ fn link() -> DuplexConfig {
 fn show(shares: &Shares, console: &Console) {
     console.event(&Event::Shares(shares));
     if !console.json() {
-        // A reader that goes away has seen enough.
         let line = format!("{:3.0} s  {:<50}  {}", shares.to_seconds, shares.bar(), shares.words());
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
+        stdout::write_line(&line);
     }
 }
 

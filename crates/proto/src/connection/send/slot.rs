@@ -75,7 +75,7 @@ impl Connection {
         }
         self.path.pto.probe_owed = false;
         self.path.pto.last_probe = now;
-        if self.path.pto.is_broken() && self.path.mtu.is_raised() && self.path.pto.probes.is_multiple_of(2) {
+        if self.path.pto.is_broken() && self.path.mtu.is_doubtful() && self.path.pto.probes.is_multiple_of(2) {
             return Some(Slot::Ping);
         }
         if let Some((id, Lane { sender, .. })) = self.lanes.longest_lacking(now) {

@@ -31,10 +31,10 @@ impl Connection {
                 Frame::Ping.emit(w).ok()?;
                 Some(Carried::Control)
             }
-            Slot::SizeProbe(_) => {
+            Slot::SizeProbe(size) => {
                 Frame::Ping.emit(w).ok()?;
                 pad(w, limit - TAG_LEN);
-                self.path.mtu.on_probe_sent();
+                self.path.mtu.on_probe_sent(*size);
                 Some(Carried::SizeProbe)
             }
             Slot::Base(id) => {
