@@ -98,14 +98,15 @@ fn issue_40_a_path_that_is_too_narrow_is_named() {
     let (code, said) = run(1_228, receive, "send file \"$link\"");
     assert_eq!(code, Some(0), "{said}");
     for mtu in [1_227, 1_000, 576] {
-        for (listener, verb, exit) in [
-            (receive, "send file \"$link\"", 5),
-            (serve, "forward -L 0:127.0.0.1:80 \"$link\"", 3),
-            (bench, "probe \"$link\"", 3),
-            (bench, "bench -c \"$link\" -t 5", 3),
+        for (listener, verb, exits) in [
+            // The cause may come before the transfer begins.
+            (receive, "send file \"$link\"", &[3, 5][..]),
+            (serve, "forward -L 0:127.0.0.1:80 \"$link\"", &[3]),
+            (bench, "probe \"$link\"", &[3]),
+            (bench, "bench -c \"$link\" -t 5", &[3]),
         ] {
             let (code, said) = run(mtu, listener, verb);
-            assert_eq!(code, Some(exit), "{mtu}, {verb}: {said}");
+            assert!(code.is_some_and(|code| exits.contains(&code)), "{mtu}, {verb}: {code:?} {said}");
             assert!(said.contains("raise the MTU"), "{mtu}, {verb}: {said}");
         }
     }
