@@ -1,6 +1,7 @@
 //! Connects the verbs with the transport: opens and closes connections.
 //! Each verb that uses a connection calls it.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -14,6 +15,8 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::report::{self, Console, Role, Summary};
 
 use crate::backend;
+#[cfg(target_os = "linux")]
+use crate::hearsay;
 use crate::link;
 use crate::progress::Sample;
 use crate::via::Through;
@@ -164,6 +167,7 @@ async fn connect_to(
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let endpoint =
         backend::bind(any, credentials.clone(), config.clone(), NonZeroUsize::MIN, console).or_exit(Exit::Other)?;
+    let hearsay = Cell::new(None);
     let connected = tokio::select! {
         connected = async {
             match peer {
@@ -172,18 +176,20 @@ async fn connect_to(
             }
         } => connected,
         failure = refused(&endpoint, address, config, console) => return Err(failure),
+        never = tell_hearsay(address, console, &hearsay) => never,
     };
+    let hearsay = hearsay.get().map_or(String::new(), |words| format!("; the network says that {words}"));
     match (connected, credentials) {
         (Ok(connection), _) => Ok((endpoint, connection)),
         (Err(ConnectError::NoAnswer), Credentials::Key(own)) => Err(Failure::message(
             Exit::Unreachable,
             format_args!(
-                "no answer: wrong host, port or key, or the other side's --authorized-keys lacks ours, {}",
+                "no answer: wrong host, port or key, or the other side's --authorized-keys lacks ours, {}{hearsay}",
                 own.private.public()
             ),
         )),
         (Err(ConnectError::NoAnswer), _) => {
-            Err(Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"))
+            Err(Failure::message(Exit::Unreachable, format_args!("no answer: wrong host, port or secret{hearsay}")))
         }
         (Err(error), _) => Err(Failure::new(Exit::Unreachable, error)),
     }
@@ -199,6 +205,19 @@ async fn refused(endpoint: &Endpoint, address: SocketAddr, config: &Config, cons
     console.warn(&format!(
         "cannot send to {address}: a firewall of this machine does not permit it; trying for {patience} s"
     ));
+    std::future::pending().await
+}
+
+/// Tells what the network says about `address`, and keeps it. Nothing ends by that.
+async fn tell_hearsay<T>(address: SocketAddr, console: &Console, kept: &Cell<Option<&'static str>>) -> T {
+    #[cfg(target_os = "linux")]
+    {
+        let words = hearsay::about(address).await;
+        kept.set(Some(words));
+        console.warn(&format!("no answer from {address}: the network says that {words}; still trying"));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (address, console, kept);
     std::future::pending().await
 }
 
