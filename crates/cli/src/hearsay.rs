@@ -15,8 +15,8 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
-/// Time without an answer after which the network is asked. Chosen: most handshakes are over, and a user still
-/// looks.
+/// Time without an answer after which the network is asked. Chosen: most handshakes are over, and a user
+/// still looks.
 const BEFORE: Duration = Duration::from_secs(1);
 /// Time for an answer, after which it is asked again: routers answer only so many of their messages in a
 /// second (RFC 1812 section 4.3.2.8), and a host asks for a neighbour for three seconds.

@@ -7,7 +7,8 @@
 //! in [`tidewire_transfer`]. Only `main.rs` uses this library. Its interface may change at any time.
 
 // Connections: how a user names a listener, files of keys, ends with relays, an end started over ssh, the way
-// that all of them make, what the network says of a silent address, waiting for connections, making, ending and renewing them, and their sockets.
+// that all of them make, what the network says of a silent address, waiting for connections, making, ending
+// and renewing them, and their sockets.
 mod backend;
 mod budget;
 #[cfg(target_os = "linux")]

@@ -3,9 +3,9 @@
 //!
 //! [`exit`] has the exit codes, [`report`] the output and the summary of a job, [`records`] the delays of
 //! records, [`options`] the options of both, [`interrupt`] what Ctrl-C ends, [`log`] `TIDEWIRE_LOG`,
-//! [`keylog`] the keys for Wireshark, [`stdout`] what is printed, [`terminal`] text of a peer made safe to print, [`manual`] manual pages
-//! and completions, [`help`] the two tiers of help. Invariant: only [`report::Console`] writes what a
-//! job says.
+//! [`keylog`] the keys for Wireshark, [`stdout`] what is printed, [`terminal`] text of a peer made safe to
+//! print, [`manual`] manual pages and completions, [`help`] the two tiers of help. Invariant: only
+//! [`report::Console`] writes what a job says.
 #![forbid(unsafe_code)]
 
 pub mod exit;

@@ -4,9 +4,9 @@
 //! Only the search for the packet size (`mtu`) uses it. A handshake passes on a narrower path, because a
 //! HELLO has 300 bytes, and then all full packets vanish. The first packet of the base size that arrives
 //! proves the path. If the search fails above the base before that, it probes the base itself: lost so often
-//! that shorter packets exclude chance, then a search downwards for the size that the path does carry, so that
-//! the user can be told, and the base once more. Invariant: only the fate of sealed packets and a refusal of
-//! our own system count, so nobody on the way can forge the finding.
+//! that shorter packets exclude chance, then a search downwards for the size that the path does carry, so
+//! that the user can be told, and the base once more. Invariant: only the fate of sealed packets and a
+//! refusal of our own system count, so nobody on the way can forge the finding.
 
 use super::mtu::{LITTLE_LOSS, LOST_IN_A_ROW};
 
@@ -15,8 +15,8 @@ use super::mtu::{LITTLE_LOSS, LOST_IN_A_ROW};
 const MOST_LOSS: f64 = 0.95;
 /// Shorter packets that must have arrived before a lost probe counts for anything. Chosen.
 const LEAST_ARRIVED: u32 = 4;
-/// The search below the base ends when the interval is this narrow. It only names a size to the user; 20 bytes
-/// are the headers of one more tunnel.
+/// The search below the base ends when the interval is this narrow. It only names a size to the user; 20
+/// bytes are the headers of one more tunnel.
 const RESOLUTION: u16 = 20;
 
 /// What is known so far.
@@ -138,8 +138,8 @@ impl Minimum {
         };
     }
 
-    /// Number of probes in a row that chance does not lose, at the loss of shorter packets. It makes a mistake
-    /// as rare at any loss as [`LOST_IN_A_ROW`] losses are at [`LITTLE_LOSS`].
+    /// Number of probes in a row that chance does not lose, at the loss of shorter packets. It makes a
+    /// mistake as rare at any loss as [`LOST_IN_A_ROW`] losses are at [`LITTLE_LOSS`].
     fn enough(&self) -> u32 {
         let loss = f64::from(self.lost + 1) / f64::from(self.lost + self.arrived + 2);
         let loss = loss.clamp(LITTLE_LOSS, MOST_LOSS);
@@ -149,7 +149,8 @@ impl Minimum {
 
 #[cfg(test)]
 mod tests {
-    use tidewire_codec::SplitMix64;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
 
     use super::*;
 
@@ -157,8 +158,8 @@ mod tests {
 
     /// Whether the next packet is lost: so many of a hundred are.
     fn dice(seed: u64, percent: u64) -> impl FnMut() -> bool {
-        let mut random = SplitMix64::new(seed);
-        move || random.bits() % 100 < percent
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        move || random.next_u64() % 100 < percent
     }
 
     /// Probes a path that carries `truth` bytes and loses a share of all packets. A short packet follows each

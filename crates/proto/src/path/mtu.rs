@@ -170,8 +170,8 @@ impl MtuProber {
         narrower
     }
 
-    /// Takes the fate of a packet as [`Self::on_fate`] does, if it asked for an acknowledgement. Of others only
-    /// the arrival is known, and they would hide a loss rate.
+    /// Takes the fate of a packet as [`Self::on_fate`] does, if it asked for an acknowledgement. Of others
+    /// only the arrival is known, and they would hide a loss rate.
     pub(crate) fn on_answerable_fate(&mut self, left: Time, size: u16, lost: bool) {
         if left > self.since {
             self.minimum.on_fate(size, lost);

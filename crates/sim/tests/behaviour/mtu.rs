@@ -128,8 +128,8 @@ fn ended(settings: &[(Direction, &str, &str)], flows: Vec<Flow>, seed: u64) -> O
     None
 }
 
-/// A path below the least size passes the handshake, and then nothing long. Whichever end sends, and whichever
-/// direction is narrow, the connection ends with the cause, and does not stall.
+/// A path below the least size passes the handshake, and then nothing long. Whichever end sends, and
+/// whichever direction is narrow, the connection ends with the cause, and does not stall.
 #[test]
 fn a_path_below_the_least_size_is_named() {
     let flows = [vec![Flow::bulk(End::Near, 1 << 30)], vec![Flow::bulk(End::Far, 1 << 30)], vec![tiny()]];
