@@ -64,8 +64,9 @@ fn mtu(name: &str) -> io::Result<usize> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()).take(libc::IFNAMSIZ - 1) {
         *to = from as libc::c_char;
     }
+    // C libraries differ in the type of a request.
     // SAFETY: the kernel reads the name and writes the MTU, both within the structure.
-    let result = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    let result = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
