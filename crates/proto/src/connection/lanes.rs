@@ -176,6 +176,7 @@ impl Connection {
         let memory = self.config.message_ring();
         let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| {
             let mut receiver = lane_receiver(&self.config, lane, memory);
+            receiver.limit_span(self.agreed.max_span);
             receiver.trace.trace_with(&self.tracer);
             Inbound { receiver, messages: Messages::new(lane) }
         });

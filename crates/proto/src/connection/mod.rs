@@ -272,6 +272,7 @@ impl Connection {
         self.agreed.lane_credit = peer.lane_credit.into();
         self.agreed.max_span = self.agreed.max_span.min(peer.max_span);
         let (layout, span) = (self.agreed.profile.layout, self.agreed.max_span);
+        self.receiving.receiver.limit_span(span);
         let sender = LaneSender::new(
             layout,
             span,

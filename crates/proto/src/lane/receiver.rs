@@ -100,6 +100,7 @@ struct Missing {
     /// it. `regions` then holds the regions beyond, with their deficits.
     named: Option<(SourceId, u64)>,
     regions: Vec<(Range<SourceId>, u64)>,
+    /// The longest span that both ends allow.
     region_len: u64,
 }
 
@@ -160,6 +161,12 @@ impl LaneReceiver {
             news: false,
             inline,
         }
+    }
+
+    /// The peer's spans have at most `span` symbols, since one end allows no more. Called before the first
+    /// arrival.
+    pub(crate) fn limit_span(&mut self, span: u16) {
+        self.missing.region_len = self.missing.region_len.min(span.max(1).into());
     }
 
     /// Allows the memory to grow by `bytes` for a higher credit.

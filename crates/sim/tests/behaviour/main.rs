@@ -31,6 +31,7 @@ mod resets;
 mod roam;
 mod silence;
 mod small;
+mod spans;
 mod sphinx;
 mod steps;
 mod streams;

@@ -7,6 +7,7 @@ mod policy;
 mod rekey;
 mod slices;
 mod small;
+mod spans;
 mod streams;
 
 use core::net::{Ipv4Addr, SocketAddr};

@@ -7,7 +7,7 @@ use tidewire_codec::SourceId;
 
 use super::blocks::BlockAnswers;
 use super::{AnswerPolicy, RegionAnswers};
-use crate::redundancy::{Closed, CodingContext, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, MAX_REGIONS, Repair, RepairInFlight};
 
 /// Sends as many repairs as the deficit.
 #[derive(Debug, Default)]
@@ -52,11 +52,20 @@ const OUTAGE: u64 = 32;
 /// Retransmits source symbols that were lost in an outage, or that lie beyond everything the peer has seen.
 /// No reported deficit covers the latter. When a whole run is lost, retransmitted symbols deliver data
 /// earlier than combinations do.
+///
+/// Retransmits every lost symbol if more symbols wait for the lowest gap than a report covers: answers to
+/// reports would repair only one report's symbols in each round trip, however many were lost.
 pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
     let outage = run.is_some_and(|run| run.end.0 - run.start.0 >= OUTAGE);
-    (outage || lost >= cx.report.seen()).then_some(Repair::Resend(lost))
+    (outage || lost >= cx.report.seen() || is_longer_than_report(cx)).then_some(Repair::Resend(lost))
+}
+
+/// Whether more symbols are settled from the lowest gap on than the regions of one report cover, each as long
+/// as the longest span.
+fn is_longer_than_report(cx: &CodingContext<'_>) -> bool {
+    cx.settled.since(cx.base) > MAX_REGIONS as u64 * u64::from(cx.limits.max_span)
 }
 
 /// If source symbols are withheld, none is lost, and no reported deficit covers those beyond everything that
@@ -96,4 +105,25 @@ pub fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Opt
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redundancy::{Report, context};
+
+    /// Every fourth of 4,000 settled symbols is lost. The regions of one report cover 63 spans.
+    #[test]
+    fn issue_39_losses_that_one_report_does_not_cover_are_sent_again() {
+        let runs = (0..32).map(|n| SourceId(4 * n)..SourceId(4 * n + 1)).collect();
+        let regions = vec![(SourceId(125)..SourceId(4_000), 968)];
+        let report = Report { end: SourceId(125), deficit: 32, undecoded: runs, regions, ..Report::default() };
+        for (span, is_covered) in [(1, false), (8, false), (63, false), (64, true), (256, true)] {
+            let mut cx = context(&report, 0.25, 1.0, true);
+            (cx.settled, cx.sent, cx.lost) = (SourceId(4_000), SourceId(4_100), Some(SourceId(0)));
+            cx.limits.max_span = span;
+            let answer = resend_unseen(&cx);
+            assert_eq!(answer, (!is_covered).then_some(Repair::Resend(SourceId(0))), "spans of {span}");
+        }
+    }
 }

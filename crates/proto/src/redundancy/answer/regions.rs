@@ -3,7 +3,8 @@
 //! FEEDBACK names the 32 lowest runs. At 40 % loss these cover 130 symbols. A path can have thousands of
 //! symbols in flight. If only these runs were answered, the edge would move by 130 symbols per round trip. So
 //! all regions are answered in the same round trip. A repair mixes symbols of one region only, so the rows of
-//! one region do not wait for the answers of another.
+//! one region do not wait for the answers of another. If a report covers less than the path holds, lost
+//! symbols are retransmitted instead ([`resend_unseen`](super::resend_unseen)).
 
 use core::ops::Range;
 use std::collections::VecDeque;
