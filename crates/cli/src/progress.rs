@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use tidewire_command::report::{Console, rate};
-use tidewire_transfer::{self as transfer, FileFailure};
+use tidewire_transfer::{self as transfer, FileFailure, PathText};
 
 /// Interval between two drawings of a bar.
 const BAR_PERIOD: Duration = Duration::from_millis(200);
@@ -33,7 +33,8 @@ enum Event<'a> {
     Progress(Progress),
     /// A file is complete at the receiver, or it failed.
     File {
-        path: &'a str,
+        #[serde(flatten)]
+        path: Path<'a>,
         /// Whether the file is complete, verified and under its final name.
         ok: bool,
         /// Its size, if it is complete.
@@ -51,7 +52,8 @@ enum Event<'a> {
     },
     /// An earlier session carried part of a file, or all of it, and this one goes on at `offset`.
     Resumed {
-        path: &'a str,
+        #[serde(flatten)]
+        path: Path<'a>,
         /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are
         /// discarded.
         offset: u64,
@@ -69,6 +71,22 @@ enum Event<'a> {
         /// Bytes of files that the receiver had.
         resumed_bytes: u64,
     },
+}
+
+/// A path in an event.
+#[derive(Serialize)]
+struct Path<'a> {
+    path: &'a str,
+    /// The bytes of a path that is not UTF-8, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+impl<'a> Path<'a> {
+    fn of(path: &'a PathText) -> Self {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { path: path.text(), path_bytes: path.bytes().map(hex) }
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -104,6 +122,7 @@ impl Progress {
 pub fn failed(console: &Console, failure: &FileFailure) {
     let FileFailure { path, reason, detail } = failure;
     let detail = (!detail.is_empty()).then_some(detail.as_str());
+    let path = Path::of(path);
     console.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail, warning: None });
     if !console.json() {
         console.warn(&format!("tidewire: {failure}"));
@@ -160,7 +179,7 @@ impl Meter {
             }
             transfer::Event::Resumed { path, offset, size } => {
                 self.resumed.fetch_add(*offset, Ordering::Relaxed);
-                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                self.console.event(&Event::Resumed { path: Path::of(path), offset: *offset, bytes: *size });
                 if offset < size {
                     let percent = 100.0 * *offset as f64 / (*size).max(1) as f64;
                     self.console.say(&format!("{path}: goes on at {percent:.0} %"));
@@ -168,7 +187,7 @@ impl Meter {
             }
             transfer::Event::Changed { path, offset, withdrawn, size } => {
                 self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed);
-                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                self.console.event(&Event::Resumed { path: Path::of(path), offset: *offset, bytes: *size });
                 let from = match offset {
                     0 => "its beginning".into(),
                     _ => format!("{:.0} %", 100.0 * *offset as f64 / (*size).max(1) as f64),
@@ -177,7 +196,8 @@ impl Meter {
             }
             transfer::Event::Kept { path, bytes, warning } => {
                 let (bytes, warning) = (Some(*bytes), *warning);
-                self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None, warning });
+                let file = Event::File { path: Path::of(path), ok: true, bytes, reason: None, detail: None, warning };
+                self.console.event(&file);
                 if let Some(warning) = warning.filter(|_| !self.console.json()) {
                     self.warn(path, warning);
                 }
@@ -187,7 +207,7 @@ impl Meter {
     }
 
     /// Warns of a complete file. The same warning of further files is only counted: it is the destination's.
-    fn warn(&self, path: &str, warning: &str) {
+    fn warn(&self, path: &PathText, warning: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, more)) = warned.iter_mut().find(|(text, _)| text == warning) {
             *more += 1;

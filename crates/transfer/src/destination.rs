@@ -7,6 +7,7 @@
 //! written through one handle at a time, in this process (`active`) and among processes (a lock on the file).
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,7 +25,7 @@ use super::part_file::{lock_existing, options, part_name, state_name};
 use super::quota::{Limits, Quota};
 use super::refusal::{Refusal, refusal};
 use super::tree::Prefix;
-use super::{Entry, Key, Reason, RelativePath};
+use super::{Entry, Key, PathText, Reason, RelativePath};
 
 /// Name of the folder of parts.
 pub(super) const PARTS: &str = ".tidewire-parts";
@@ -97,7 +98,7 @@ impl Destination {
     }
 
     /// The directory of `path`, if it is there, and the file's name in it. No link is followed.
-    pub(super) fn find<'a>(&self, path: &'a RelativePath) -> io::Result<(Dir, &'a str)> {
+    pub(super) fn find<'a>(&self, path: &'a RelativePath) -> io::Result<(Dir, &'a OsStr)> {
         let (parents, name) = path.split();
         let mut directory = self.root.try_clone()?;
         for parent in parents {
@@ -124,9 +125,15 @@ impl Destination {
         job: Key,
         prefix: Option<&Prefix>,
     ) -> Result<Part, Refusal> {
-        let key = Key::of_path(path.as_str().as_bytes());
+        let key = Key::of_path(path.as_bytes());
         let (parents, name) = path.split();
         let directory = self.descend(parents)?;
+        // A file system that cannot have the name says so before any byte came.
+        if let Err(error) = directory.symlink_metadata(name)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(refusal(error));
+        }
         let mut active = self.active();
         let folder = self.create_parts()?;
         let stem = Key::of_peers(peer, entry.source);
@@ -222,16 +229,16 @@ impl Destination {
     fn create_parts(&self) -> Result<Dir, Refusal> {
         match self.root.open_dir_nofollow(PARTS) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_directory(&self.root, PARTS, 0o700).map_err(refusal)?;
+                make_directory(&self.root, PARTS.as_ref(), 0o700).map_err(refusal)?;
                 self.root.open_dir_nofollow(PARTS)
             }
             opened => opened,
         }
-        .map_err(|error| blocked(&self.root, PARTS, error))
+        .map_err(|error| blocked(&self.root, PARTS.as_ref(), error))
     }
 
     /// Opens the directory with these names, and makes missing ones.
-    fn descend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<Dir, Refusal> {
+    fn descend<'a>(&self, names: impl Iterator<Item = &'a OsStr>) -> Result<Dir, Refusal> {
         let mut directory = self.root.try_clone().map_err(refusal)?;
         for name in names {
             directory = self.enter(&directory, name, 0o777)?;
@@ -240,7 +247,7 @@ impl Destination {
     }
 
     /// Opens the directory `name` of `parent`. Makes it if it is missing.
-    fn enter(&self, parent: &Dir, name: &str, mode: u32) -> Result<Dir, Refusal> {
+    fn enter(&self, parent: &Dir, name: &OsStr, mode: u32) -> Result<Dir, Refusal> {
         match parent.open_dir_nofollow(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut charge = self.quota.charge(0, 1)?;
@@ -267,7 +274,7 @@ fn create_private(path: &Path) -> io::Result<()> {
 }
 
 /// Makes a directory, unless it was just made by another process.
-fn make_directory(parent: &Dir, name: &str, mode: u32) -> io::Result<()> {
+fn make_directory(parent: &Dir, name: &OsStr, mode: u32) -> io::Result<()> {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "a mode is what changes it"))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -290,12 +297,13 @@ fn take_over(active: &Active, stem: Key, prefix: Option<&Prefix>) {
 }
 
 /// Why the directory `name` could not be opened.
-fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
+fn blocked(parent: &Dir, name: &OsStr, error: io::Error) -> Refusal {
+    let text = PathText::of(name.as_encoded_bytes());
     match parent.symlink_metadata(name) {
         Ok(found) if found.is_symlink() => {
-            (Reason::PathRefused, format!("`{name}` is a symbolic link at the destination"))
+            (Reason::PathRefused, format!("`{text}` is a symbolic link at the destination"))
         }
-        Ok(found) if !found.is_dir() => (Reason::Unwritable, format!("`{name}` is in the way: it is not a directory")),
+        Ok(found) if !found.is_dir() => (Reason::Unwritable, format!("`{text}` is in the way: it is not a directory")),
         _ => refusal(error),
     }
 }

@@ -10,7 +10,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use cap_std::fs::Dir;
 
 use super::standing::{MAX_KEPT, Standing};
-use super::{Destination, Key, RelativePath};
+use super::{Destination, Encoding, Key, RelativePath};
 
 /// Bytes of the hash behind a path.
 const CHECK: usize = 8;
@@ -44,8 +44,8 @@ impl Kept {
             {
                 kept.length += 1;
                 kept.end += bytes;
-                if let Ok(there) = destination.root().symlink_metadata(path.as_str()) {
-                    standing.insert(&there, Key::of_path(path.as_str().as_bytes()));
+                if let Ok(there) = destination.root().symlink_metadata(path.as_os_str()) {
+                    standing.insert(&there, Key::of_path(path.as_bytes()));
                 }
             }
         }
@@ -79,7 +79,7 @@ impl Kept {
 
 /// A record: the length of the path, the path, and the beginning of their hash.
 fn emit(path: &RelativePath) -> Vec<u8> {
-    let path = path.as_str().as_bytes();
+    let path = path.as_bytes();
     let mut record = Vec::new();
     // At most 4,096 bytes, by `RelativePath`.
     record.extend_from_slice(&(path.len() as u16).to_be_bytes());
@@ -98,6 +98,6 @@ fn read(from: &mut impl Read) -> Option<(RelativePath, u64)> {
     from.read_exact(&mut bytes[2..]).ok()?;
     let (record, check) = bytes.split_at(body);
     let whole = blake3::hash(record).as_bytes()[..CHECK] == *check;
-    let path = RelativePath::parse(&record[2..]).ok().filter(|_| whole)?;
+    let path = RelativePath::parse(&record[2..], Encoding::of(&record[2..])).ok().filter(|_| whole)?;
     Some((path, bytes.len() as u64))
 }

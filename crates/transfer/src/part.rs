@@ -6,6 +6,7 @@
 //! checkpoint never covers bytes that are not on the disk. A part that is dropped before it is complete
 //! removes itself, unless a later session can continue it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,13 +75,13 @@ pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
 pub(super) struct Part {
     slot: Slot,
     directory: Dir,
-    name: String,
+    name: OsString,
     path: Key,
 }
 
 impl Part {
     /// The part in `slot` will become `name` in `directory`, which is `path`.
-    pub(super) fn new(slot: Slot, directory: Dir, name: &str, path: Key) -> Self {
+    pub(super) fn new(slot: Slot, directory: Dir, name: &OsStr, path: Key) -> Self {
         Self { slot, directory, name: name.to_owned(), path }
     }
 
@@ -256,7 +257,7 @@ impl Writing {
 
     /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
     /// be done.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Warning, Refusal> {
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &OsStr) -> Result<Warning, Refusal> {
         stretch(&self.file, entry.size)?;
         let of_attributes = set_attributes(&self.file, entry.attributes)?;
         let of_bytes = flush_file(&self.file)?;

@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
 
     /// Opens the part of a file, at its beginning or where `entry` continues.
     pub(super) fn open(&mut self, path: &RelativePath, entry: &Entry) -> Result<Part, Refusal> {
-        let key = Key::of_path(path.as_str().as_bytes());
+        let key = Key::of_path(path.as_bytes());
         let unused = |offer: &&Offer| offer.to.is_none() && offer.part.source != entry.source;
         let outdated = self.parts.values().filter(unused).find(|offer| offer.part.path == key);
         if let Some(source) = outdated.map(|offer| offer.part.source) {
@@ -196,9 +196,10 @@ impl Drop for Session<'_> {
 
 /// The path of a LOOK, if it may be written to.
 pub(super) fn path(look: &Look) -> Result<RelativePath, Refusal> {
-    let path = RelativePath::parse(&look.path).map_err(|error| (Reason::PathRefused, error.to_string()))?;
-    let first = path.as_str().split('/').next().unwrap_or_default();
-    if first.eq_ignore_ascii_case(PARTS) {
+    let path =
+        RelativePath::parse(&look.path, look.encoding).map_err(|error| (Reason::PathRefused, error.to_string()))?;
+    let first = path.as_bytes().split(|&byte| byte == b'/').next().unwrap_or_default();
+    if first.eq_ignore_ascii_case(PARTS.as_bytes()) {
         return Err((Reason::PathRefused, format!("`{PARTS}` is where files under way are kept")));
     }
     Ok(path)

@@ -129,12 +129,12 @@ fn add(
     metadata: walkdir::Result<Metadata>,
     found: &mut Found,
 ) -> Result<(), FileFailure> {
-    let metadata = metadata.map_err(|error| FileFailure::new(show(path), Reason::Unreadable, error))?;
+    let metadata = metadata.map_err(|error| FileFailure::of(path, Reason::Unreadable, error))?;
     check_kind(path, &metadata)?;
     let mut name = None;
     for part in path.strip_prefix(parent).unwrap_or(path) {
         let joined = RelativePath::join(name.as_ref(), part);
-        name = Some(joined.map_err(|error| FileFailure::new(show(path), Reason::PathRefused, error))?);
+        name = Some(joined.map_err(|error| FileFailure::of(path, Reason::PathRefused, error))?);
     }
     if let Some(name) = name {
         let directory = metadata.is_dir();
@@ -155,24 +155,19 @@ fn add(
 /// The failure of a file that could not be opened.
 pub(super) fn unopened(path: &Path, error: &std::io::Error) -> FileFailure {
     let gone = error.kind() == std::io::ErrorKind::NotFound;
-    FileFailure::new(show(path), if gone { Reason::Vanished } else { Reason::Unreadable }, error)
+    FileFailure::of(path, if gone { Reason::Vanished } else { Reason::Unreadable }, error)
 }
 
 /// Refuses everything except regular files and directories.
 pub(super) fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileFailure> {
     if metadata.is_symlink() {
         let detail = "it is a symbolic link; send what it points to";
-        return Err(FileFailure::new(show(path), Reason::NotAFile, detail));
+        return Err(FileFailure::of(path, Reason::NotAFile, detail));
     }
     if !metadata.is_file() && !metadata.is_dir() {
-        return Err(FileFailure::new(show(path), Reason::NotAFile, "it is a device, socket or pipe"));
+        return Err(FileFailure::of(path, Reason::NotAFile, "it is a device, socket or pipe"));
     }
     Ok(())
-}
-
-/// A local path as text.
-pub(super) fn show(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 /// The key by which the beginning of a file is found.

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use tidewire_transfer::{
-    Attributes, Claim, Destination, Key, Kind, Look, Record, RecordReader, RecordWriter, TransferError, receive,
+    Attributes, Claim, Destination, Encoding, Key, Kind, Look, Record, RecordReader, RecordWriter, TransferError,
+    receive,
 };
 use tokio::io::{duplex, split};
 
@@ -15,7 +16,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 fn file(id: u32, path: &str, size: u64) -> Record<'static> {
     let path = path.as_bytes().to_vec();
-    Record::Look(Look { id, kind: Kind::File, size, source: Key::of_path(&path), path })
+    Record::Look(Look { id, kind: Kind::File, encoding: Encoding::Utf8, size, source: Key::of_path(&path), path })
 }
 
 fn claim(id: u32, content: &[u8]) -> Record<'static> {

@@ -33,8 +33,8 @@ fn note(told: &Mutex<Told>) -> impl Fn(Event<'_>) + Send + Sync {
     |event| {
         let mut told = told.lock().unwrap();
         match event {
-            Event::Resumed { path, offset, .. } => told.resumed.push((path.into(), offset)),
-            Event::Changed { path, .. } => told.changed.push(path.into()),
+            Event::Resumed { path, offset, .. } => told.resumed.push((path.to_string(), offset)),
+            Event::Changed { path, .. } => told.changed.push(path.to_string()),
             Event::Failed(failure) => told.failed.push(failure.reason),
             Event::Bytes(bytes) => told.moved += bytes,
             _ => {}

@@ -1,6 +1,8 @@
 //! What a receiver allows the files of its peers: a mode under its umask, space, and separate parts.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -38,6 +40,31 @@ fn modes_arrive_under_the_umask_of_the_receiver() {
         assert_eq!(mode(&into.join("from").join(name)), wanted, "{name}");
     }
     assert_eq!(mode(&into.join("from")), 0o700);
+}
+
+#[test]
+fn names_that_are_not_utf_8_arrive_and_are_told_with_their_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("from"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    // The byte at the end is no UTF-8. ESC would change the colours of a terminal.
+    let name = OsStr::from_bytes(b"caf\xe9\x1b[31m");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join(name), b"content").unwrap();
+    let mut receiver =
+        Running::spawn(tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sent = tidewire(&["send", "--json"]).arg(&from).arg(&link).output().unwrap();
+    assert_eq!(sent.status.code(), Some(0));
+    let (code, received) = receiver.end();
+    assert_eq!(code, Some(0));
+    for lines in [schema::lines(&sent.stdout), received] {
+        let file = lines.iter().find(|line| line["event"] == "file" && line["bytes"] == 7).unwrap();
+        assert_eq!(file["path"], "from/caf\\xe9\u{1b}[31m");
+        assert_eq!(file["path_bytes"], "66726f6d2f636166e91b5b33316d");
+        assert!(lines.iter().any(|line| line["path"] == "from" && line["path_bytes"].is_null()), "{lines:?}");
+    }
+    assert_eq!(fs::read(into.join("from").join(name)).unwrap(), b"content");
 }
 
 #[test]

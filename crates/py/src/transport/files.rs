@@ -94,7 +94,7 @@ impl Counts {
             Event::Failed(failure) => {
                 let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
                 if failures.len() < MOST_FAILURES {
-                    failures.push((failure.path.clone(), failure.reason.name(), failure.detail.clone()));
+                    failures.push((failure.path.to_string(), failure.reason.name(), failure.detail.clone()));
                 }
             }
         }

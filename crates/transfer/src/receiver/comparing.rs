@@ -5,6 +5,7 @@
 //! destination. Invariant: a file that stands is changed only after its hash was found equal, and then only
 //! its mode and time.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Mutex;
@@ -24,7 +25,7 @@ use crate::record::{Attributes, Claim, Look, Record};
 use crate::refusal::{Refusal, refusal};
 use crate::session::{Session, path};
 use crate::tree::{Comparison, Prefix};
-use crate::{Destination, Event, Key, RelativePath, TransferError, blocking};
+use crate::{Destination, Event, Key, PathText, RelativePath, TransferError, blocking};
 
 /// Bytes that are hashed in one step: about a millisecond.
 const STEP: usize = 1 << 20;
@@ -91,7 +92,7 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
 
     /// Answers that the file is there already.
     async fn accept(&self, claim: &Claim, look: &Look, standing: Standing) -> Result<(), TransferError> {
-        let name = String::from_utf8_lossy(&look.path);
+        let name = PathText::of(&look.path);
         let accepted = blocking(|| {
             lock(self.session).accept(|known| {
                 let key = Key::of_path(&look.path);
@@ -144,7 +145,7 @@ impl Standing {
         Ok(Self { directory, path, file, before })
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &OsStr {
         self.path.split().1
     }
 

@@ -21,7 +21,7 @@ use super::part::Part;
 use super::record::{Claim, Entry, Kind, Look, Record, RecordReader, RecordWriter};
 use super::refusal::Refusal;
 use super::session::{Session, WINDOW, path};
-use super::{Event, Key, Outcome, Reason, TransferError, Watch, blocking};
+use super::{Event, Key, Outcome, PathText, Reason, TransferError, Watch, blocking};
 
 /// Receives one transfer into `destination` from `peer`, whose key is `None` if both sides share a secret.
 ///
@@ -61,7 +61,7 @@ fn lock<'l, 's>(session: &'l Mutex<Session<'s>>) -> MutexGuard<'l, Session<'s>> 
 struct UnderWay {
     look: Look,
     entry: Entry,
-    name: String,
+    name: PathText,
     /// `None` once it has failed and was answered. Its bytes are then dropped.
     part: Option<Part>,
     /// Whether the beginning that it continues is what was written, if it does.
@@ -137,7 +137,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         }
         let look = lock(self.session).close(entry.id, "ENTRY")?;
         self.announced = self.announced.saturating_add(1);
-        let name = String::from_utf8_lossy(&look.path).into_owned();
+        let name = PathText::of(&look.path);
         match blocking(|| open(&mut lock(self.session), &look, &entry)) {
             Ok(Opened::Directory) => self.answers.kept(entry.id, &name, (0, 0), None).await,
             Ok(Opened::Part(part)) => {

@@ -2,7 +2,8 @@
 //! no bytes left, except an ENTRY and a TALLY, where they belong to later versions.
 
 use super::{
-    Attributes, Claim, Entry, Have, Key, Kind, Look, MAX_DETAIL, MAX_RECORD, Prefix, Reason, Record, TransferError,
+    Attributes, Claim, Encoding, Entry, Have, Key, Kind, Look, MAX_DETAIL, MAX_RECORD, Prefix, Reason, Record,
+    TransferError,
 };
 
 /// Bits of a mode that are transferred: no set-user-id, set-group-id or sticky bit.
@@ -119,7 +120,12 @@ fn emit_look(look: &Look, out: &mut Vec<u8>) {
         Kind::Other(kind) => kind,
     };
     out.extend_from_slice(&look.id.to_be_bytes());
-    out.push(kind);
+    let encoding = match look.encoding {
+        Encoding::Utf8 => 0,
+        Encoding::Raw => 1,
+        Encoding::Other(encoding) => encoding,
+    };
+    out.extend_from_slice(&[kind, encoding]);
     out.extend_from_slice(&look.size.to_be_bytes());
     out.extend_from_slice(&look.source.0);
     out.extend_from_slice(&(look.path.len() as u16).to_be_bytes());
@@ -228,10 +234,15 @@ fn parse_look<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
         1 => Kind::Directory,
         kind => Kind::Other(kind),
     };
+    let encoding = match body.u8()? {
+        0 => Encoding::Utf8,
+        1 => Encoding::Raw,
+        encoding => Encoding::Other(encoding),
+    };
     let (size, source) = (body.u64()?, body.array().map(Key)?);
     let length = body.array().map(u16::from_be_bytes)?;
     let path = body.take(usize::from(length))?.to_vec();
-    body.end(Record::Look(Look { id, kind, size, source, path }))
+    body.end(Record::Look(Look { id, kind, encoding, size, source, path }))
 }
 
 fn parse_claim<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {

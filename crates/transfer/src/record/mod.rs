@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::yield_now;
 
 use super::tree::Prefix;
-use super::{Key, Reason, TransferError};
+use super::{Encoding, Key, Reason, TransferError};
 
 mod body;
 
@@ -48,6 +48,8 @@ pub struct Look {
     pub id: u32,
     /// Its kind.
     pub kind: Kind,
+    /// What the bytes of its path are.
+    pub encoding: Encoding,
     /// Size of the file in bytes.
     pub size: u64,
     /// Key under which the receiver stores the beginning of the file.

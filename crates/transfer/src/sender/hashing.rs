@@ -11,7 +11,7 @@ use super::ledger::{Hashed, Ledger};
 use super::opening::{changed, open};
 use crate::content::{Content, read_once};
 use crate::record::Claim;
-use crate::source::{Found, Source, attributes, key, show};
+use crate::source::{Found, Source, attributes, key};
 use crate::tree::{Comparison, Prefix};
 use crate::{FileFailure, Reason, blocking};
 
@@ -36,7 +36,7 @@ async fn claim(id: u32, source: &Source, buffer: &mut [u8]) -> Result<Hashed, Fi
             hasher.update(&buffer[..read]);
             Ok::<_, std::io::Error>(read)
         });
-        match step.map_err(|error| FileFailure::new(show(&source.path), Reason::Unreadable, error))? {
+        match step.map_err(|error| FileFailure::of(&source.path, Reason::Unreadable, error))? {
             0 => break,
             read => bytes += read as u64,
         }
