@@ -18,6 +18,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::existing::has_two_names;
 use super::hashing_time::HashingTime;
 use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
@@ -25,7 +26,7 @@ use super::part_file::{lock_existing, options, part_name, state_name};
 use super::quota::{Limits, Quota};
 use super::refusal::{Refusal, refusal};
 use super::tree::Prefix;
-use super::{Entry, Key, PathText, Reason, RelativePath};
+use super::{Entry, Existing, Key, PathText, Reason, RelativePath};
 
 /// Name of the folder of parts.
 pub(super) const PARTS: &str = ".tidewire-parts";
@@ -43,6 +44,7 @@ type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
 pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
+    existing: Existing,
     /// The time of all sessions for hashes of holes, and for those of claims.
     holes: HashingTime,
     claims: HashingTime,
@@ -74,12 +76,22 @@ impl Destination {
         };
         let now = Instant::now();
         let (holes, claims) = (HashingTime::for_holes(now), HashingTime::for_claims(now));
-        Ok(Self { root, quota: Arc::default(), holes, claims, active: Mutex::default() })
+        Ok(Self { root, quota: Arc::default(), existing: Existing::default(), holes, claims, active: Mutex::default() })
     }
 
     /// The same destination with these limits.
     pub fn limited(self, limits: Limits) -> Self {
         Self { quota: Quota::new(limits), ..self }
+    }
+
+    /// The same destination, which does this with files that stand.
+    pub fn with_existing(self, existing: Existing) -> Self {
+        Self { existing, ..self }
+    }
+
+    /// What becomes of files that stand.
+    pub(super) fn existing(&self) -> Existing {
+        self.existing
     }
 
     /// The folder itself.
@@ -115,17 +127,16 @@ impl Destination {
         self.enter(&directory, name, u32::from(mode) | 0o700).map(|_| ())
     }
 
-    /// Starts the file of `entry`, which `peer` sends in `job`, or continues it after `prefix`. If a lost
-    /// connection of this peer still holds a part of the same source, the part is taken from it.
+    /// Starts the file of `entry` at `path`, or continues it after `prefix`; `log` says whose it is. If a
+    /// lost connection of this peer still holds a part of the same source, the part is taken from it.
     pub(super) fn create_file(
         &self,
         path: &RelativePath,
         entry: &Entry,
-        peer: Key,
-        job: Key,
+        log: Log,
         prefix: Option<&Prefix>,
     ) -> Result<Part, Refusal> {
-        let key = Key::of_path(path.as_bytes());
+        let (key, stem) = (log.path, log.stem);
         let (parents, name) = path.split();
         let directory = self.descend(parents)?;
         // A file system that cannot have the name says so before any byte came.
@@ -136,12 +147,10 @@ impl Destination {
         }
         let mut active = self.active();
         let folder = self.create_parts()?;
-        let stem = Key::of_peers(peer, entry.source);
         let writing = if !same_file_system(&folder, &directory) {
             opening::loose(&directory, self.quota.charge(entry.size, 1)?)?
         } else {
             take_over(&active, stem, prefix);
-            let log = Log { peer, job, path: key, source: entry.source, stem, file: None };
             match prefix {
                 // The file itself and the bytes before `prefix` were charged when they arrived.
                 Some(prefix) => {
@@ -345,7 +354,8 @@ fn look(folder: &Dir, name: &str, stem: &str, active: &Active) -> Look {
         return Look::InUse;
     }
     let checkpoint = || {
-        let bytes = folder.symlink_metadata(name).ok()?.len();
+        // A part with two names is a complete file, whose rename was cut off.
+        let bytes = folder.symlink_metadata(name).ok().filter(|found| !has_two_names(found))?.len();
         let mut reading = OpenOptions::new();
         reading.read(true).follow(FollowSymlinks::No);
         let mut state = folder.open_with(format!("{stem}.state"), &reading).ok()?;

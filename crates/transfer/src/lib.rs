@@ -9,8 +9,10 @@
 mod beneath;
 mod checkpoint;
 mod content;
+mod delivered;
 mod destination;
 mod durable;
+mod existing;
 mod flushing;
 mod hashing_time;
 mod kept;
@@ -36,6 +38,7 @@ use std::{fmt, io};
 
 pub use checkpoint::Checkpoint;
 pub use destination::Destination;
+pub use existing::Existing;
 pub use key::Key;
 pub use path::{Encoding, PathError, RelativePath};
 pub use path_text::PathText;
@@ -72,6 +75,8 @@ pub enum Reason {
     Aborted = 9,
     /// The file exceeds `--max-bytes` or `--max-files` of the receiver.
     OverQuota = 10,
+    /// A file of this name stands at the destination and is kept.
+    Exists = 11,
     /// A reason of a later version.
     Unknown = 255,
 }
@@ -89,6 +94,7 @@ impl Reason {
             8 => Self::Mismatch,
             9 => Self::Aborted,
             10 => Self::OverQuota,
+            11 => Self::Exists,
             _ => Self::Unknown,
         }
     }
@@ -106,6 +112,7 @@ impl Reason {
             Self::Mismatch => "mismatch",
             Self::Aborted => "aborted",
             Self::OverQuota => "over quota",
+            Self::Exists => "exists",
             Self::Unknown => "unknown",
         }
     }

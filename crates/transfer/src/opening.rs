@@ -9,6 +9,7 @@ use std::time::Instant;
 use cap_std::fs::Dir;
 
 use super::Reason;
+use super::existing::has_two_names;
 use super::flushing::Unflushed;
 use super::part::{Log, Writing};
 use super::part_file::{create, lock_existing, lock_file, options, part_name};
@@ -39,7 +40,9 @@ pub(super) fn resume(
     let part = part_name(log.stem);
     let gone = || (Reason::Unwritable, "what was there of it is gone; send it again".into());
     let mut file = lock_existing(&folder, &part)?.ok_or_else(gone)?;
-    if file.metadata().map_err(refusal)?.len() < prefix.offset() {
+    if folder.symlink_metadata(&part).is_ok_and(|found| has_two_names(&found))
+        || file.metadata().map_err(refusal)?.len() < prefix.offset()
+    {
         return Err(gone());
     }
     let mut state = folder.open_with(log.state_name(), &options()).map_err(refusal)?.into_std();

@@ -17,13 +17,14 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
 use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
+use super::existing::{Claimed, identity};
 use super::flushing::Unflushed;
 use super::part_file::{create, state_name};
 use super::quota::Charge;
 use super::refusal::{Refusal, is_damage, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
-use super::{Attributes, Entry, Key, Reason, mode};
+use super::{Attributes, Entry, Existing, Key, Reason, mode};
 
 /// Zeros for hashing a skipped run. They are not written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -69,6 +70,15 @@ pub(super) type Slot = Arc<Mutex<Option<Writing>>>;
 /// Locks a slot. Every change of a slot is a single store, so a poisoned slot is still consistent.
 pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that has its final name.
+pub(super) struct Committed {
+    pub(super) name: OsString,
+    /// Which file that is.
+    pub(super) identity: Option<Key>,
+    /// What could not be done for it.
+    pub(super) warning: Warning,
 }
 
 /// An incomplete file.
@@ -167,25 +177,31 @@ impl Part {
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be
-    /// done.
+    /// Verifies size and hash, flushes, and renames the file to its final name.
     ///
-    /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
-    /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is
-    /// an error, because the rename may not survive a power failure; the file stays complete.
-    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<Warning, Refusal> {
+    /// Refuses the name if it leads to a file that `standing` knows under another path, or to one that
+    /// `existing` keeps, and otherwise adds it to `standing`. After the rename the file is no part any
+    /// more. A directory's flush that tells a failed disk is an error, because the rename may not survive
+    /// a power failure; the file stays complete.
+    pub(super) fn commit(
+        self,
+        entry: &Entry,
+        hash: [u8; 32],
+        standing: &mut Standing,
+        (existing, claimed): (Existing, &Claimed),
+    ) -> Result<Committed, Refusal> {
         let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
         let finished = writing
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
-            .and_then(|()| writing.finish(entry, &self.directory, &self.name));
-        let of_file = match finished {
-            Ok(warning) => warning,
+            .and_then(|()| writing.finish(entry, (&self.directory, &self.name), (existing, claimed)));
+        let (name, of_file) = match finished {
+            Ok(finished) => finished,
             Err(refusal) => {
                 drop(slot);
-                if refusal.0 == Reason::Mismatch {
+                if matches!(refusal.0, Reason::Mismatch | Reason::Exists) {
                     self.discard();
                 }
                 return Err(refusal);
@@ -194,10 +210,12 @@ impl Part {
         writing.charge.settle_all();
         let Some(Writing { file, .. }) = slot.take() else { return Err(taken_over()) };
         drop(slot);
-        if let Ok(there) = self.directory.symlink_metadata(&self.name) {
-            standing.insert(&there, path);
+        let there = self.directory.symlink_metadata(&name).ok();
+        if let Some(there) = &there {
+            standing.insert(there, path);
         }
-        Ok(join([of_file, flush_folder(&self.directory, &file)?]))
+        let warning = join([of_file, flush_folder(&self.directory, &file)?]);
+        Ok(Committed { name, identity: there.as_ref().map(identity), warning })
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -255,18 +273,24 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
-    /// be done.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &OsStr) -> Result<Warning, Refusal> {
+    /// Gives the file its mode and time, flushes it, and renames it to its final name, or to another one.
+    /// Returns this name, and what could not be done.
+    fn finish(
+        &mut self,
+        entry: &Entry,
+        to: (&Dir, &OsStr),
+        (existing, claimed): (Existing, &Claimed),
+    ) -> Result<(OsString, Warning), Refusal> {
         stretch(&self.file, entry.size)?;
         let of_attributes = set_attributes(&self.file, entry.attributes)?;
+        claimed.delivery.note(&self.file);
         let of_bytes = flush_file(&self.file)?;
-        self.folder.rename(&self.part, directory, name).map_err(refusal)?;
+        let name = existing.put((&self.folder, &self.part), to, claimed)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(join([of_attributes, of_bytes]))
+        Ok((name, join([of_attributes, of_bytes])))
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete

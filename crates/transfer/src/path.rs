@@ -1,8 +1,8 @@
 //! The name of an entry: relative, normal, and the same on every system. Both sides parse it: the sender so
 //! that it fails early, the receiver because the sender may be hostile. All later code may rely on it.
 //!
-//! Most names are UTF-8. Names of POSIX may be any bytes, and are then carried as they are ([`Encoding::Raw`]).
-//! Invariant: both kinds keep to the same rules, and each path has one encoding.
+//! Most names are UTF-8. Names of POSIX may be any bytes, and are then carried as they are
+//! ([`Encoding::Raw`]). Invariant: both kinds keep to the same rules, and each path has one encoding.
 
 use std::ffi::OsStr;
 
@@ -114,6 +114,15 @@ impl RelativePath {
             None => name.to_vec(),
         };
         Self::parse(&path, Encoding::of(&path))
+    }
+
+    /// The path of another name in the same directory.
+    ///
+    /// # Errors
+    /// The same as [`parse`](Self::parse).
+    pub fn with_name(&self, name: &OsStr) -> Result<Self, PathError> {
+        let parent = self.0.iter().rposition(|&byte| byte == b'/').map(|slash| Self(self.0[..slash].to_vec()));
+        Self::join(parent.as_ref(), name)
     }
 
     /// The path as on the wire.

@@ -5,19 +5,23 @@
 //! LOOK. Only what was offered to a LOOK is continued. Nothing of another peer is offered, continued or
 //! removed. At most [`WINDOW`] LOOKs are open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
 
 use cap_fs_ext::DirExt;
 
 use super::checkpoint::Checkpoint;
+use super::delivered::Delivery;
 use super::destination::PARTS;
 use super::durable::Warning;
-use super::kept::Kept;
-use super::part::Part;
+use super::existing::{Claimed, MOST_NUMBER, numbered};
+use super::kept::{Kept, Placed};
+use super::part::{Committed, Log, Part, join};
 use super::record::{Claim, Entry, Have, Kind, Look};
 use super::refusal::Refusal;
-use super::standing::Standing;
-use super::{Destination, Key, Reason, RelativePath, TransferError};
+use super::standing::{MAX_KEPT, Standing};
+use super::{Destination, Existing, Key, PathText, Reason, RelativePath, TransferError};
 
 /// LOOKs that may be open. Chosen: with their paths at most 4 MiB, and at a round trip of 200 ms 5,000 files
 /// a second.
@@ -38,14 +42,16 @@ pub(super) struct Session<'a> {
     parts: BTreeMap<Key, Offer>,
     kept: Kept,
     standing: Standing,
+    /// Where this job has put files, by the keys of their paths.
+    files: HashMap<Key, Placed>,
 }
 
 /// A LOOK that is open.
 #[derive(Debug)]
 struct Open {
     look: Look,
-    /// Whether a file stands there that was not claimed yet.
-    claimable: bool,
+    /// The file that stands there and was not claimed yet.
+    claimable: Option<RelativePath>,
 }
 
 /// A part of an earlier session.
@@ -61,10 +67,10 @@ impl<'a> Session<'a> {
     pub(super) fn begin(destination: &'a Destination, peer: Key, job: Key) -> Self {
         let parts = destination.survey(peer).unwrap_or_default();
         let parts = parts.into_iter().map(|part| (part.source, Offer { part, to: None })).collect();
-        let mut standing = Standing::default();
+        let (mut standing, mut files) = (Standing::default(), HashMap::new());
         let folder = destination.root().open_dir_nofollow(PARTS).ok();
-        let kept = Kept::load(destination, folder, peer, job, &mut standing);
-        Self { destination, peer, job, looks: BTreeMap::new(), next_id: 0, claimed: 0, parts, kept, standing }
+        let kept = Kept::load(destination, folder, Key::of_peers(peer, job), &mut standing, &mut files);
+        Self { destination, peer, job, looks: BTreeMap::new(), next_id: 0, claimed: 0, parts, kept, standing, files }
     }
 
     /// Notes a LOOK. Returns the answer, if it is the LOOK of a file.
@@ -73,31 +79,68 @@ impl<'a> Session<'a> {
             return Err(TransferError::Unexpected("LOOK"));
         }
         self.next_id = u64::from(look.id) + 1;
-        let have = (look.kind == Kind::File).then(|| self.have(&look));
-        let claimable = have == Some(Have::Standing);
+        let (have, claimable) = (look.kind == Kind::File).then(|| self.have(&look)).unzip();
+        let claimable = claimable.flatten();
         self.looks.insert(look.id, Open { look, claimable });
         Ok(have)
     }
 
-    fn have(&mut self, look: &Look) -> Have {
+    /// What there is of a file, and where the file stands.
+    fn have(&mut self, look: &Look) -> (Have, Option<RelativePath>) {
         if let Some(Offer { part, to }) = self.parts.get_mut(&look.source)
             && part.size == look.size
             && to.is_none()
         {
             *to = Some(look.id);
-            return Have::Beginning(part.prefix.clone());
+            return (Have::Beginning(part.prefix.clone()), None);
         }
-        let path = path(look).ok();
-        if path.is_some_and(|path| self.stands(&path, look.size)) {
-            return Have::Standing;
+        if let Some(standing) = path(look).ok().and_then(|path| self.standing_file(path, look.size)) {
+            return (Have::Standing, Some(standing));
         }
         let key = Key::of_path(&look.path);
-        if self.parts.values().any(|offer| offer.part.path == key) { Have::OtherVersion } else { Have::Nothing }
+        let other_version = self.parts.values().any(|offer| offer.part.path == key);
+        (if other_version { Have::OtherVersion } else { Have::Nothing }, None)
     }
 
-    fn stands(&self, path: &RelativePath, size: u64) -> bool {
-        let there = self.destination.find(path).and_then(|(directory, name)| directory.symlink_metadata(name));
-        there.is_ok_and(|there| there.is_file() && there.len() == size)
+    /// The file of this size that `path` may already be: where the job has put it, or under its name, or
+    /// under one that an earlier job may have given it.
+    fn standing_file(&self, path: RelativePath, size: u64) -> Option<RelativePath> {
+        let path = self.target(&path);
+        let (directory, name) = self.destination.find(&path).ok()?;
+        let stands = |name: &OsStr| {
+            let there = directory.symlink_metadata(name).ok()?;
+            Some(there.is_file() && there.len() == size)
+        };
+        if stands(name)? {
+            return Some(path);
+        }
+        if self.destination.existing() != Existing::Rename {
+            return None;
+        }
+        // The search ends at the first name that is free.
+        let mut others = (2..=MOST_NUMBER).map(|number| numbered(name, number));
+        let other = others.try_fold((), |(), other| match stands(&other) {
+            Some(false) => ControlFlow::Continue(()),
+            Some(true) => ControlFlow::Break(Some(other)),
+            None => ControlFlow::Break(None),
+        });
+        path.with_name(&other.break_value()??).ok()
+    }
+
+    /// Where the job has put a file, or its path.
+    fn target(&self, path: &RelativePath) -> RelativePath {
+        let placed = self.files.get(&Key::of_path(path.as_bytes()));
+        placed.and_then(|placed| placed.other.as_ref()).unwrap_or(path).clone()
+    }
+
+    /// What is known of the file with the path `key`.
+    fn claimed(&self, key: Key) -> Claimed {
+        Claimed { delivery: self.delivery(key), own: self.files.get(&key).map(|placed| placed.identity) }
+    }
+
+    /// The file with the path `key`, as this peer delivers it.
+    fn delivery(&self, key: Key) -> Delivery {
+        Delivery { peer: self.peer, path: key }
     }
 
     /// Closes a LOOK that was not answered otherwise, as `name` says.
@@ -105,20 +148,19 @@ impl<'a> Session<'a> {
         self.looks.remove(&id).map(|open| open.look).ok_or(TransferError::Unexpected(name))
     }
 
-    /// Takes the LOOK of a CLAIM. It counts as open until [`accept`](Self::accept) or
-    /// [`reopen`](Self::reopen).
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Look, TransferError> {
-        if !self.looks.get(&claim.id).is_some_and(|open| open.claimable) {
-            return Err(TransferError::Unexpected("CLAIM"));
-        }
+    /// Takes the LOOK of a CLAIM, and the path where the file stands. It counts as open until
+    /// [`accept`](Self::accept) or [`reopen`](Self::reopen).
+    pub(super) fn claim(&mut self, claim: &Claim) -> Result<(Look, RelativePath), TransferError> {
+        let claimable = self.looks.get_mut(&claim.id).and_then(|open| open.claimable.take());
+        let standing = claimable.ok_or(TransferError::Unexpected("CLAIM"))?;
         self.claimed += 1;
-        self.close(claim.id, "CLAIM")
+        Ok((self.close(claim.id, "CLAIM")?, standing))
     }
 
     /// The file of a CLAIM has another content.
     pub(super) fn reopen(&mut self, look: Look) {
         self.claimed -= 1;
-        self.looks.insert(look.id, Open { look, claimable: false });
+        self.looks.insert(look.id, Open { look, claimable: None });
     }
 
     /// The file of a CLAIM was compared and refused, or stays where it is.
@@ -142,7 +184,11 @@ impl<'a> Session<'a> {
 
     /// Opens the part of a file, at its beginning or where `entry` continues.
     pub(super) fn open(&mut self, path: &RelativePath, entry: &Entry) -> Result<Part, Refusal> {
-        let key = Key::of_path(path.as_bytes());
+        let (key, target) = (Key::of_path(path.as_bytes()), self.target(path));
+        if let Ok((directory, name)) = self.destination.find(&target) {
+            self.standing.check(&directory, name, key)?;
+            self.destination.existing().judge(&directory, name, &self.claimed(key))?;
+        }
         let unused = |offer: &&Offer| offer.to.is_none() && offer.part.source != entry.source;
         let outdated = self.parts.values().filter(unused).find(|offer| offer.part.path == key);
         if let Some(source) = outdated.map(|offer| offer.part.source) {
@@ -160,7 +206,9 @@ impl<'a> Session<'a> {
         };
         // From now on the part belongs to this entry.
         self.parts.remove(&entry.source);
-        self.destination.create_file(path, entry, self.peer, self.job, prefix.as_ref())
+        let (peer, source) = (self.peer, entry.source);
+        let log = Log { peer, job: self.job, path: key, source, stem: Key::of_peers(peer, source), file: None };
+        self.destination.create_file(&target, entry, log, prefix.as_ref())
     }
 
     /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not
@@ -172,9 +220,19 @@ impl<'a> Session<'a> {
         entry: &Entry,
         hash: [u8; 32],
     ) -> Result<Warning, Refusal> {
-        let warning = part.commit(entry, hash, &mut self.standing)?;
-        self.kept.add(self.destination, path);
-        Ok(warning)
+        let key = Key::of_path(path.as_bytes());
+        let rule = (self.destination.existing(), &self.claimed(key));
+        let Committed { name, identity, warning } = part.commit(entry, hash, &mut self.standing, rule)?;
+        let other = (name != path.split().1).then(|| path.with_name(&name)).transpose();
+        if let (Some(identity), Ok(other)) = (identity, other) {
+            let placed = Placed { other, identity };
+            self.kept.add(self.destination, path, &placed);
+            if self.files.len() < MAX_KEPT {
+                self.files.insert(key, placed);
+            }
+        }
+        let renamed = (name != path.split().1).then(|| PathText::of(name.as_encoded_bytes()));
+        Ok(join([renamed.map(|name| format!("its name is `{name}`, because another file has the first")), warning]))
     }
 
     /// Called when the job is done: the rest of it will not be needed again.

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tidewire_transfer::{
-    Attributes, Claim, Destination, Encoding, Entry, Event, GROUP, Have, Key, Kind, Look, MAX_RECORD, Outcome, Reason,
-    Record, RecordReader, RecordWriter, TransferError, receive, scan, send,
+    Attributes, Claim, Destination, Encoding, Entry, Event, Existing, GROUP, Have, Key, Kind, Look, MAX_RECORD,
+    Outcome, Reason, Record, RecordReader, RecordWriter, TransferError, receive, scan, send,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
 
@@ -90,9 +90,9 @@ fn claim(id: u32, content: &[u8]) -> Record<'static> {
 /// The RESULTs of a receiver: ids, and why they failed.
 type Results = Vec<(u32, Option<Reason>)>;
 
-/// Sends `records` to a receiver. Returns how it ended and its RESULTs.
+/// Sends `records` to a receiver that replaces what stands. Returns how it ended and its RESULTs.
 fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
-    let destination = Destination::open(to).unwrap();
+    let destination = Destination::open(to).unwrap().with_existing(Existing::Replace);
     let (near, far) = duplex(1 << 20);
     run(async {
         let hostile = async {
@@ -146,22 +146,6 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 1..40),
         (1usize..200_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
     ]
-}
-
-#[test]
-fn a_missing_destination_is_created_for_its_owner_and_a_missing_parent_is_an_error() {
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    fs::write(from.path().join("a"), b"a").unwrap();
-    let new = to.path().join("new");
-    let ((sent, _), _) = transfer(&[from.path().join("a")], &new);
-    assert_eq!((sent.kept, fs::read(new.join("a")).unwrap()), (1, b"a".to_vec()));
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&new).unwrap().permissions());
-        assert_eq!(mode & 0o077, 0, "others may enter: mode {mode:o}");
-    }
-    let error = Destination::open(&to.path().join("missing/new")).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
 #[test]
@@ -285,7 +269,7 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
     for most in (0..900).step_by(step) {
         let to = tempfile::tempdir().unwrap();
         fs::write(to.path().join("a"), b"old").unwrap();
-        let destination = Destination::open(to.path()).unwrap();
+        let destination = Destination::open(to.path()).unwrap().with_existing(Existing::Replace);
         let received = run(async {
             let (near, middle_near) = duplex(PIPE);
             let (middle_far, far) = duplex(PIPE);

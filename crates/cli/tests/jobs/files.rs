@@ -68,6 +68,28 @@ fn names_that_are_not_utf_8_arrive_and_are_told_with_their_bytes() {
 }
 
 #[test]
+fn a_file_that_stands_is_told_at_both_ends_and_kept_or_replaced() {
+    for (existing, code) in [(&[][..], 7), (&["--existing", "keep"], 7), (&["--existing", "replace"], 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, into) = (folder.path().join("f"), folder.path().join("into"));
+        fs::create_dir(&into).unwrap();
+        fs::write(&from, b"theirs").unwrap();
+        fs::write(into.join("f"), b"mine").unwrap();
+        let mut receive = tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]);
+        let mut receiver = Running::spawn(receive.arg(&into).args(existing));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send", "--json"]).arg(&from).arg(&link).output().unwrap();
+        let (received, lines) = receiver.end();
+        assert_eq!((sent.status.code(), received), (Some(code), Some(code)), "{existing:?}");
+        for lines in [schema::lines(&sent.stdout), lines] {
+            let file = lines.iter().find(|line| line["event"] == "file").unwrap();
+            assert_eq!((file["ok"] == true, file["reason"] == "exists"), (code == 0, code != 0), "{file}");
+        }
+        assert_eq!(fs::read(into.join("f")).unwrap(), if code == 0 { &b"theirs"[..] } else { b"mine" });
+    }
+}
+
+#[test]
 fn a_quota_is_told_at_both_ends_and_other_files_arrive() {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().join("into");

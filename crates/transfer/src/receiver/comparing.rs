@@ -10,8 +10,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Mutex;
 
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 use tokio::io::AsyncWrite;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
@@ -19,11 +18,12 @@ use tokio::task::yield_now;
 use super::answers::Answers;
 use super::lock;
 use crate::content::read_once;
+use crate::delivered::{Delivery, open_standing};
 use crate::durable::{Warning, flush_file};
 use crate::part::{join, set_attributes};
 use crate::record::{Attributes, Claim, Look, Record};
 use crate::refusal::{Refusal, refusal};
-use crate::session::{Session, path};
+use crate::session::Session;
 use crate::tree::{Comparison, Prefix};
 use crate::{Destination, Event, Key, PathText, RelativePath, TransferError, blocking};
 
@@ -39,10 +39,13 @@ pub(super) struct Comparing<'a, 's, W> {
 
 impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     /// Answers each CLAIM, until the receiving side has ended.
-    pub(super) async fn run(&self, mut claims: mpsc::Receiver<(Claim, Look)>) -> Result<(), TransferError> {
+    pub(super) async fn run(
+        &self,
+        mut claims: mpsc::Receiver<(Claim, Look, RelativePath)>,
+    ) -> Result<(), TransferError> {
         let mut buffer = vec![0; STEP];
-        while let Some((claim, look)) = claims.recv().await {
-            match self.compare(&claim, &look, &mut buffer).await {
+        while let Some((claim, look, path)) = claims.recv().await {
+            match self.compare(&claim, &look, path, &mut buffer).await {
                 Some(standing) => self.accept(&claim, &look, standing).await?,
                 None => {
                     lock(self.session).reopen(look);
@@ -73,9 +76,8 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
         Ok(())
     }
 
-    /// The file that stands under the path of `look`, if it has the content that `claim` names.
-    async fn compare(&self, claim: &Claim, look: &Look, buffer: &mut [u8]) -> Option<Standing> {
-        let path = path(look).ok()?;
+    /// The file that stands under `path`, if it has the content that `claim` names for `look`.
+    async fn compare(&self, claim: &Claim, look: &Look, path: RelativePath, buffer: &mut [u8]) -> Option<Standing> {
         let mut standing = blocking(|| Standing::open(self.destination, path)).ok()?;
         let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
         loop {
@@ -94,10 +96,10 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     async fn accept(&self, claim: &Claim, look: &Look, standing: Standing) -> Result<(), TransferError> {
         let name = PathText::of(&look.path);
         let accepted = blocking(|| {
+            let key = Key::of_path(&look.path);
             lock(self.session).accept(|known| {
-                let key = Key::of_path(&look.path);
                 known.check(&standing.directory, standing.name(), key)?;
-                let (there, warning) = standing.finish(claim.attributes)?;
+                let (there, warning) = standing.finish(claim.attributes, key)?;
                 known.insert(&there, key);
                 Ok(warning)
             })
@@ -132,16 +134,8 @@ struct Standing {
 impl Standing {
     fn open(destination: &Destination, path: RelativePath) -> io::Result<Self> {
         let (directory, name) = destination.find(&path)?;
-        let mut options = OpenOptions::new();
-        options.read(true).follow(FollowSymlinks::No);
-        // A named pipe that somebody put there meanwhile must not block.
-        #[cfg(unix)]
-        cap_std::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        let file = directory.open_with(name, &options)?.into_std();
+        let file = open_standing(&directory, name)?;
         let before = file.metadata()?;
-        if !before.is_file() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         Ok(Self { directory, path, file, before })
     }
 
@@ -157,13 +151,19 @@ impl Standing {
     }
 
     /// Gives the file the attributes of the sender's, and flushes it. Returns what could not be done.
-    fn finish(&self, attributes: Attributes) -> Result<(cap_std::fs::Metadata, Warning), Refusal> {
+    fn finish(&self, attributes: Attributes, path: Key) -> Result<(cap_std::fs::Metadata, Warning), Refusal> {
         let after = self.file.metadata().map_err(refusal)?;
         let written = after.len() != self.before.len() || after.modified().ok() != self.before.modified().ok();
         if written {
             return Err((crate::Reason::Changed, "it was written to meanwhile at the receiver; send it again".into()));
         }
+        let noted = Delivery::noted(&self.file, path).ok().flatten();
         let of_attributes = set_attributes(&self.file, attributes)?;
+        // The note names the time of the file. It stays with the peer that delivered it: to know the
+        // content is not enough.
+        if let Some(noted) = noted {
+            noted.note(&self.file);
+        }
         let of_bytes = flush_file(&self.file)?;
         let there = self.directory.symlink_metadata(self.name()).map_err(refusal)?;
         Ok((there, join([of_attributes, of_bytes])))

@@ -21,7 +21,7 @@ use super::part::Part;
 use super::record::{Claim, Entry, Kind, Look, Record, RecordReader, RecordWriter};
 use super::refusal::Refusal;
 use super::session::{Session, WINDOW, path};
-use super::{Event, Key, Outcome, PathText, Reason, TransferError, Watch, blocking};
+use super::{Event, Key, Outcome, PathText, Reason, RelativePath, TransferError, Watch, blocking};
 
 /// Receives one transfer into `destination` from `peer`, whose key is `None` if both sides share a secret.
 ///
@@ -72,7 +72,7 @@ struct Receiver<'a, 's, W> {
     answers: &'a Answers<'a, W>,
     watch: Watch<'a>,
     /// To the comparing side.
-    claims: mpsc::Sender<(Claim, Look)>,
+    claims: mpsc::Sender<(Claim, Look, RelativePath)>,
     beginnings: mpsc::Sender<Beginning>,
     // Dropped before the session, which removes the folder of parts if it is empty.
     under_way: Option<UnderWay>,
@@ -125,9 +125,9 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
     }
 
     fn claim(&mut self, claim: Claim) -> Result<(), TransferError> {
-        let look = lock(self.session).claim(&claim)?;
+        let (look, standing) = lock(self.session).claim(&claim)?;
         // There is room for each open LOOK, and the other side ends when this one has.
-        let _ = self.claims.try_send((claim, look));
+        let _ = self.claims.try_send((claim, look, standing));
         Ok(())
     }
 
