@@ -23,7 +23,7 @@ use super::hashing_time::HashingTime;
 use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
 use super::part_file::{lock_existing, options, part_name, state_name};
-use super::quota::{Limits, Quota};
+use super::quota::{Charge, Limits, Quota};
 use super::refusal::{Refusal, refusal};
 use super::tree::Prefix;
 use super::{Entry, Existing, Key, PathText, Reason, RelativePath};
@@ -45,6 +45,8 @@ pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
     existing: Existing,
+    /// Whether symbolic links are made.
+    links: bool,
     /// The time of all sessions for hashes of holes, and for those of claims.
     holes: HashingTime,
     claims: HashingTime,
@@ -76,7 +78,15 @@ impl Destination {
         };
         let now = Instant::now();
         let (holes, claims) = (HashingTime::for_holes(now), HashingTime::for_claims(now));
-        Ok(Self { root, quota: Arc::default(), existing: Existing::default(), holes, claims, active: Mutex::default() })
+        Ok(Self {
+            root,
+            quota: Arc::default(),
+            existing: Existing::default(),
+            links: false,
+            holes,
+            claims,
+            active: Mutex::default(),
+        })
     }
 
     /// The same destination with these limits.
@@ -87,6 +97,16 @@ impl Destination {
     /// The same destination, which does this with files that stand.
     pub fn with_existing(self, existing: Existing) -> Self {
         Self { existing, ..self }
+    }
+
+    /// The same destination, which makes the symbolic links that are sent.
+    pub fn with_links(self, links: bool) -> Self {
+        Self { links, ..self }
+    }
+
+    /// Whether symbolic links are made.
+    pub(super) fn makes_links(&self) -> bool {
+        self.links
     }
 
     /// What becomes of files that stand.
@@ -137,8 +157,7 @@ impl Destination {
         prefix: Option<&Prefix>,
     ) -> Result<Part, Refusal> {
         let (key, stem) = (log.path, log.stem);
-        let (parents, name) = path.split();
-        let directory = self.descend(parents)?;
+        let (directory, name) = self.make_way(path)?;
         // A file system that cannot have the name says so before any byte came.
         if let Err(error) = directory.symlink_metadata(name)
             && error.kind() != io::ErrorKind::NotFound
@@ -244,6 +263,17 @@ impl Destination {
             opened => opened,
         }
         .map_err(|error| blocked(&self.root, PARTS.as_ref(), error))
+    }
+
+    /// Opens the directory of `path`, and makes missing ones. Returns the name in it.
+    pub(super) fn make_way<'a>(&self, path: &'a RelativePath) -> Result<(Dir, &'a OsStr), Refusal> {
+        let (parents, name) = path.split();
+        Ok((self.descend(parents)?, name))
+    }
+
+    /// Charges one file without bytes.
+    pub(super) fn charge_one(&self) -> Result<Charge, Refusal> {
+        self.quota.charge(0, 1)
     }
 
     /// Opens the directory with these names, and makes missing ones.

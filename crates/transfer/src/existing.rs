@@ -100,18 +100,18 @@ impl Existing {
                 return Ok(name.to_owned());
             }
             if self == Self::Rename {
-                return put_numbered((folder, part), (directory, name));
+                return first_free(name, |other| rename_new((folder, part), (directory, other)));
             }
         }
         Err((Reason::Exists, "another program creates and removes files of this name".into()))
     }
 }
 
-/// Moves a part to the first free name with a number.
-fn put_numbered(from: (&Dir, &str), (directory, name): (&Dir, &OsStr)) -> Result<OsString, Refusal> {
+/// The first name with a number that `take` takes, because nothing stands there.
+pub(super) fn first_free(name: &OsStr, mut take: impl FnMut(&OsStr) -> io::Result<bool>) -> Result<OsString, Refusal> {
     for number in 2..=MOST_NUMBER {
         let other = numbered(name, number);
-        if rename_new(from, (directory, &other)).map_err(refusal)? {
+        if take(&other).map_err(refusal)? {
             return Ok(other);
         }
     }

@@ -57,7 +57,8 @@ impl Kept {
                 kept.length += 1;
                 kept.end += bytes;
                 let at = placed.other.as_ref().unwrap_or(&path);
-                if let Ok(there) = destination.root().symlink_metadata(at.as_os_str()) {
+                let there = destination.find(at).and_then(|(directory, name)| directory.symlink_metadata(name));
+                if let Ok(there) = there {
                     let key = Key::of_path(path.as_bytes());
                     standing.insert(&there, key);
                     if identity(&there) == placed.identity {

@@ -14,9 +14,12 @@ mod destination;
 mod durable;
 mod existing;
 mod flushing;
+mod followed;
 mod hashing_time;
 mod kept;
 mod key;
+mod link_target;
+mod links;
 mod mode;
 mod opening;
 mod part;
@@ -44,10 +47,10 @@ pub use path::{Encoding, PathError, RelativePath};
 pub use path_text::PathText;
 pub use quota::Limits;
 pub use receiver::receive;
-pub use record::{Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use record::{Attributes, Claim, Entry, Have, Kind, Link, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use refusal::is_damage;
 pub use sender::send;
-pub use source::{Found, ScanError, Source, scan};
+pub use source::{Found, Links, ScanError, Source, scan, scan_with};
 pub use tree::{GROUP, Prefix};
 
 /// The reason why a file did not arrive, as on the wire (`docs/transfer.md` section 3).

@@ -18,10 +18,11 @@ use super::durable::Warning;
 use super::existing::{Claimed, MOST_NUMBER, numbered};
 use super::kept::{Kept, Placed};
 use super::part::{Committed, Log, Part, join};
-use super::record::{Claim, Entry, Have, Kind, Look};
+use super::record::{Claim, Entry, Have, Kind, Link, Look};
 use super::refusal::Refusal;
 use super::standing::{MAX_KEPT, Standing};
-use super::{Destination, Existing, Key, PathText, Reason, RelativePath, TransferError};
+use super::{Destination, Encoding, Existing, Key, PathText, Reason, RelativePath, TransferError};
+use super::{link_target, links};
 
 /// LOOKs that may be open. Chosen: with their paths at most 4 MiB, and at a round trip of 200 ms 5,000 files
 /// a second.
@@ -211,6 +212,28 @@ impl<'a> Session<'a> {
         self.destination.create_file(&target, entry, log, prefix.as_ref())
     }
 
+    /// Whether a LINK may come now: after all LOOKs, with an id that grows.
+    pub(super) fn next_link(&mut self, id: u32) -> Result<(), TransferError> {
+        if u64::from(id) < self.next_id || !self.looks.is_empty() || self.is_comparing() {
+            return Err(TransferError::Unexpected("LINK"));
+        }
+        self.next_id = u64::from(id) + 1;
+        Ok(())
+    }
+
+    /// Makes a symbolic link, if the receiver wants links. Returns what could not be done for it.
+    pub(super) fn make_link(&mut self, link: &Link) -> Result<Warning, Refusal> {
+        if !self.destination.makes_links() {
+            return Err((Reason::NotAFile, "the receiver makes no symbolic links (receive --links)".into()));
+        }
+        let path = checked(&link.path, link.encoding)?;
+        link_target::check(&path, &link.target).map_err(|error| (Reason::PathRefused, error.to_string()))?;
+        let key = Key::of_path(path.as_bytes());
+        let claimed = self.claimed(key);
+        let (name, warning) = links::make(self.destination, &path, &link.target, &claimed, &mut self.standing)?;
+        Ok(join([renamed(&path, &name), warning]))
+    }
+
     /// Renames a complete file to its final name, `path`, and notes that it is kept. Returns what could not
     /// be done for it.
     pub(super) fn keep(
@@ -231,8 +254,7 @@ impl<'a> Session<'a> {
                 self.files.insert(key, placed);
             }
         }
-        let renamed = (name != path.split().1).then(|| PathText::of(name.as_encoded_bytes()));
-        Ok(join([renamed.map(|name| format!("its name is `{name}`, because another file has the first")), warning]))
+        Ok(join([renamed(path, &name), warning]))
     }
 
     /// Called when the job is done: the rest of it will not be needed again.
@@ -252,10 +274,19 @@ impl Drop for Session<'_> {
     }
 }
 
+/// Tells that a file has another name than the last of `path`.
+fn renamed(path: &RelativePath, name: &OsStr) -> Warning {
+    let name = (name != path.split().1).then(|| PathText::of(name.as_encoded_bytes()))?;
+    Some(format!("its name is `{name}`, because another file has the first"))
+}
+
 /// The path of a LOOK, if it may be written to.
 pub(super) fn path(look: &Look) -> Result<RelativePath, Refusal> {
-    let path =
-        RelativePath::parse(&look.path, look.encoding).map_err(|error| (Reason::PathRefused, error.to_string()))?;
+    checked(&look.path, look.encoding)
+}
+
+fn checked(path: &[u8], encoding: Encoding) -> Result<RelativePath, Refusal> {
+    let path = RelativePath::parse(path, encoding).map_err(|error| (Reason::PathRefused, error.to_string()))?;
     let first = path.as_bytes().split(|&byte| byte == b'/').next().unwrap_or_default();
     if first.eq_ignore_ascii_case(PARTS.as_bytes()) {
         return Err((Reason::PathRefused, format!("`{PARTS}` is where files under way are kept")));

@@ -44,6 +44,9 @@ pub struct Args {
     /// What to do if another file has the name of an arriving one
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     existing: OnExisting,
+    /// Make the symbolic links that senders keep (send --links keep), if they lead nowhere outside the folder
+    #[arg(long)]
+    links: bool,
     /// Exit after one transfer, with the exit code of that transfer
     #[arg(long)]
     once: bool,
@@ -100,7 +103,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
         Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}{advice}", args.dir.display()))
     })?;
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
-    let destination = Arc::new(destination.limited(limits).with_existing(args.existing.into()));
+    let destination = Arc::new(destination.limited(limits).with_existing(args.existing.into()).with_links(args.links));
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let (config, _watching) = args.watch.begin("receive", config, &console)?;
     let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;

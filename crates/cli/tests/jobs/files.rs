@@ -90,6 +90,33 @@ fn a_file_that_stands_is_told_at_both_ends_and_kept_or_replaced() {
 }
 
 #[test]
+fn links_arrive_if_both_ends_want_them_and_skipped_ones_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("f"), b"content").unwrap();
+    std::os::unix::fs::symlink("f", from.join("l")).unwrap();
+    let send = |links: &[&str], consent: Option<&str>| {
+        let into = tempfile::tempdir_in(folder.path()).unwrap();
+        let mut receive = tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]);
+        let mut receiver = Running::spawn(receive.arg(into.path()).args(consent));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send"]).arg(&from).arg(&link).args(links).output().unwrap();
+        receiver.end();
+        let arrived = fs::read_link(into.path().join("from/l")).map(|target| target.into_os_string());
+        (sent.status.code(), String::from_utf8(sent.stderr).unwrap(), arrived.ok(), into)
+    };
+    let (code, said, arrived, _) = send(&[], Some("--links"));
+    assert!(code == Some(7) && arrived.is_none() && said.contains("1 symbolic link is not sent"), "{said}");
+    let (code, said, arrived, _) = send(&["--links", "keep"], Some("--links"));
+    assert_eq!((code, arrived), (Some(0), Some("f".into())), "{said}");
+    let (code, said, arrived, _) = send(&["--links", "keep"], None);
+    assert!(code == Some(7) && arrived.is_none() && said.contains("receive --links"), "{said}");
+    let (code, said, _, into) = send(&["--links", "follow"], None);
+    assert_eq!((code, fs::read(into.path().join("from/l")).unwrap()), (Some(0), b"content".to_vec()), "{said}");
+}
+
+#[test]
 fn a_quota_is_told_at_both_ends_and_other_files_arrive() {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().join("into");

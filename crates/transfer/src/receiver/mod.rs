@@ -18,7 +18,7 @@ use self::answers::Answers;
 use self::comparing::{Beginning, Comparing};
 use super::destination::Destination;
 use super::part::Part;
-use super::record::{Claim, Entry, Kind, Look, Record, RecordReader, RecordWriter};
+use super::record::{Claim, Entry, Kind, Link, Look, Record, RecordReader, RecordWriter};
 use super::refusal::Refusal;
 use super::session::{Session, WINDOW, path};
 use super::{Event, Key, Outcome, PathText, Reason, RelativePath, TransferError, Watch, blocking};
@@ -46,8 +46,16 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
     let ((claims, claimed), (beginnings, begun)) = (mpsc::channel(WINDOW), mpsc::channel(1));
     let comparing = Comparing { destination, session: &session, answers: &answers };
     let (answering, under_way) = (&answers, None);
-    let receiver =
-        Receiver { answers: answering, watch, claims, beginnings, under_way, session: &session, announced: 0 };
+    let receiver = Receiver {
+        answers: answering,
+        watch,
+        claims,
+        beginnings,
+        under_way,
+        session: &session,
+        announced: 0,
+        linking: false,
+    };
     tokio::try_join!(receiver.run(records, destination), comparing.run(claimed), comparing.prove(begun))?;
     Ok(answers.outcome().await)
 }
@@ -78,6 +86,8 @@ struct Receiver<'a, 's, W> {
     under_way: Option<UnderWay>,
     session: &'a Mutex<Session<'s>>,
     announced: u32,
+    /// Whether LINKs have begun. Only they and DONE may then follow.
+    linking: bool,
 }
 
 impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
@@ -87,7 +97,12 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         destination: &Destination,
     ) -> Result<(), TransferError> {
         loop {
-            match records.next().await? {
+            let record = records.next().await?;
+            if self.linking && !matches!(record, Record::Link(_) | Record::Done { .. }) {
+                return Err(TransferError::Unexpected("file after LINK"));
+            }
+            match record {
+                Record::Link(link) => self.link(link).await?,
                 Record::Look(look) => self.look(look).await?,
                 Record::Claim(claim) => self.claim(claim)?,
                 Record::Skip(id) => drop(lock(self.session).close(id, "SKIP")?),
@@ -129,6 +144,19 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         // There is room for each open LOOK, and the other side ends when this one has.
         let _ = self.claims.try_send((claim, look, standing));
         Ok(())
+    }
+
+    async fn link(&mut self, link: Link) -> Result<(), TransferError> {
+        if self.under_way.is_some() {
+            return Err(TransferError::Unexpected("LINK"));
+        }
+        lock(self.session).next_link(link.id)?;
+        (self.linking, self.announced) = (true, self.announced.saturating_add(1));
+        let name = PathText::of(&link.path);
+        match blocking(|| lock(self.session).make_link(&link)) {
+            Ok(warning) => self.answers.kept(link.id, &name, (0, 0), warning).await,
+            Err(refusal) => self.answers.failed(link.id, &name, refusal).await,
+        }
     }
 
     async fn begin(&mut self, entry: Entry) -> Result<(), TransferError> {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWrite;
 use super::ledger::{Hashed, Ledger};
 use super::opening::{changed, open};
 use crate::content::{Content, read_once};
-use crate::record::{Entry, Kind, Look, Record, RecordWriter};
+use crate::record::{Entry, Kind, Link, Look, Record, RecordWriter};
 use crate::source::{Found, Source, attributes, key};
 use crate::tree::{Prefix, Tree};
 use crate::{Encoding, Event, FileFailure, PathText, Reason, TransferError, Watch, blocking};
@@ -62,6 +62,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 None => self.ledger.written().await,
             }
         }
+        self.links().await?;
         let announced = self.announced + self.ledger.claims();
         self.records.write(&Record::Done { announced, unsent: self.unsent }).await?;
         // A receiver that has read DONE reads no more and may stop the stream before its end arrives. TALLY
@@ -90,6 +91,19 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
             Record::Look(Look { id, kind, encoding, size: source.size, source: source.key, path: path.into() })
         });
         self.records.write_all(looks).await
+    }
+
+    /// Announces the links, which come last.
+    async fn links(&mut self) -> Result<(), TransferError> {
+        let first = self.found.sources.len() as u32;
+        for (id, link) in (first..).zip(&self.found.links) {
+            self.ledger.link(id);
+            self.announced += 1;
+            let path = link.name.as_bytes();
+            let (encoding, path, target) = (Encoding::of(path), path.to_vec(), link.target.clone());
+            self.records.write(&Record::Link(Link { id, encoding, path, target })).await?;
+        }
+        Ok(())
     }
 
     async fn skip(&mut self, id: u32, failure: FileFailure) -> Result<(), TransferError> {

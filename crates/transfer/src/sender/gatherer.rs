@@ -22,7 +22,7 @@ pub(super) async fn gather(
             Record::Differs(id) => ledger.differs(id)?,
             Record::Result { id, failure, detail } => {
                 let answered = ledger.answer(id, failure.is_none()).ok_or(TransferError::Unexpected("RESULT"))?;
-                let path = found.sources[id as usize].name.text();
+                let path = found.name(id).text();
                 match failure {
                     None => {
                         let size = answered.bytes;

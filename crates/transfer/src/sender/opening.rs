@@ -9,7 +9,7 @@ use crate::{FileFailure, Reason};
 
 /// Opens a file or folder, and examines what was opened instead of what was found before.
 pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> {
-    let file = source.root.read(&source.name).map_err(|error| {
+    let file = source.root.read(source.place()).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             return unopened(&source.path, &error);
         }
