@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use tidewire_command::report::{Console, rate};
+use tidewire_command::report::{Console, LEAST_FOR_OVERHEAD, rate};
 use tidewire_transfer::{self as transfer, FileFailure, PathText};
 
 /// Interval between two drawings of a bar.
@@ -95,6 +95,11 @@ struct Progress {
     bytes: u64,
     /// Bytes that the receiver had.
     resumed_bytes: u64,
+    /// Bytes of files read to compare them with what the other side has.
+    compared_bytes: u64,
+    /// Whether that grew since the last report.
+    #[serde(skip)]
+    comparing: bool,
     /// Bytes announced by the sender.
     total_bytes: u64,
     /// Rate over about the last second.
@@ -152,6 +157,8 @@ pub struct Meter {
     bytes: AtomicU64,
     /// Bytes that the receiver had.
     resumed: AtomicU64,
+    /// Bytes read to compare them.
+    compared: AtomicU64,
     /// Warnings that were told, and how many more files have them.
     warned: Mutex<Vec<(String, u64)>>,
 }
@@ -166,6 +173,7 @@ impl Meter {
             total: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
             warned: Mutex::default(),
         }
     }
@@ -176,6 +184,9 @@ impl Meter {
             transfer::Event::Total { bytes, .. } => self.total.store(*bytes, Ordering::Relaxed),
             transfer::Event::Bytes(bytes) => {
                 self.bytes.fetch_add(*bytes, Ordering::Relaxed);
+            }
+            transfer::Event::Compared(bytes) => {
+                self.compared.fetch_add(*bytes, Ordering::Relaxed);
             }
             transfer::Event::Resumed { path, offset, size } => {
                 self.resumed.fetch_add(*offset, Ordering::Relaxed);
@@ -244,10 +255,11 @@ impl Meter {
         };
         let mut ticks = tokio::time::interval(period);
         ticks.tick().await;
-        let mut before = (self.begun, 0);
+        let (mut before, mut compared) = ((self.begun, 0), 0);
         loop {
             ticks.tick().await;
-            let progress = self.progress(sample(), before.0, before.1);
+            let mut progress = self.progress(sample(), before.0, before.1);
+            progress.comparing = progress.compared_bytes > std::mem::replace(&mut compared, progress.compared_bytes);
             if before.0.elapsed() >= RATE_WINDOW {
                 before = (Instant::now(), progress.bytes);
             }
@@ -272,6 +284,8 @@ impl Meter {
         Progress {
             bytes,
             resumed_bytes,
+            compared_bytes: read(&self.compared),
+            comparing: false,
             total_bytes,
             rate_bps,
             eta_seconds: (bytes > 0).then(|| total_bytes.saturating_sub(bytes + resumed_bytes) as f64 / mean),
@@ -305,6 +319,9 @@ fn line(title: &str, progress: &Progress) -> String {
 
 fn describe(progress: &Progress) -> String {
     let mut text = rate(progress.rate_bps);
+    if progress.comparing {
+        let _ = write!(text, ", comparing: {} read", indicatif::DecimalBytes(progress.compared_bytes));
+    }
     if let Some(eta) = progress.eta_seconds {
         let _ = write!(text, ", {} left", indicatif::HumanDuration(Duration::from_secs_f64(eta.min(1e9))));
     }
@@ -317,8 +334,24 @@ fn describe(progress: &Progress) -> String {
     if let Some(repaired) = progress.repaired {
         let _ = write!(text, ", {repaired} repaired");
     }
-    if let Some(overhead) = progress.overhead {
+    if let Some(overhead) = progress.overhead.filter(|_| progress.bytes >= LEAST_FOR_OVERHEAD) {
         let _ = write!(text, ", overhead {:.1} %", 100.0 * overhead);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issue_40_progress_says_what_is_compared_and_no_overhead_of_a_few_bytes() {
+        let overhead = Some(1293.0);
+        let small = Progress { bytes: 6, overhead, ..Progress::default() };
+        assert_eq!(describe(&small), "0.0 bit/s");
+        let large = Progress { bytes: LEAST_FOR_OVERHEAD, overhead: Some(0.05), ..Progress::default() };
+        assert_eq!(describe(&large), "0.0 bit/s, overhead 5.0 %");
+        let comparing = Progress { compared_bytes: 3_200_000_000, comparing: true, ..Progress::default() };
+        assert_eq!(describe(&comparing), "0.0 bit/s, comparing: 3.20 GB read");
+    }
 }

@@ -162,6 +162,8 @@ pub enum Event<'a> {
     },
     /// Further bytes of files were written to the stream or read from it.
     Bytes(u64),
+    /// Further bytes of files were read to compare them with what the other side has.
+    Compared(u64),
     /// The receiver has part of a file, or all of it, and this session goes on from there.
     Resumed {
         /// Its path, as it is; whoever prints it escapes it.

@@ -47,8 +47,8 @@ impl<'a, W: AsyncWrite + Unpin> Answers<'a, W> {
         state.records.write(&Record::Result { id, failure: None, detail: warning.as_deref().unwrap_or_default() }).await
     }
 
-    /// Tells the user of a file that is there already.
-    pub(super) fn resumed(&self, event: Event<'_>) {
+    /// Tells the user what happens beside the answers.
+    pub(super) fn tell(&self, event: Event<'_>) {
         (self.watch)(event);
     }
 

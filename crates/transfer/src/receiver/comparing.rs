@@ -66,6 +66,7 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
                 let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
                 let turn = self.destination.claims().turn().await;
                 let same = turn.spend(|| blocking(|| read_once(&mut file, &mut buffer[..most])));
+                self.answers.tell(Event::Compared(same.as_ref().map_or(0, |bytes| *bytes as u64)));
                 if !same.is_ok_and(|bytes| bytes > 0 && comparison.update(&buffer[..bytes])) {
                     break;
                 }
@@ -84,6 +85,7 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
             let turn = self.destination.claims().turn().await;
             let read = turn.spend(|| blocking(|| standing.read(buffer, &mut hasher))).ok()?;
             bytes += read as u64;
+            self.answers.tell(Event::Compared(read as u64));
             if read == 0 || bytes > look.size {
                 break;
             }
@@ -107,7 +109,7 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
         self.answers.count_claim().await;
         match accepted {
             Ok(warning) => {
-                self.answers.resumed(Event::Resumed { path: &name, offset: look.size, size: look.size });
+                self.answers.tell(Event::Resumed { path: &name, offset: look.size, size: look.size });
                 self.answers.kept(claim.id, &name, (look.size, look.size), warning).await
             }
             Err(refusal) => self.answers.failed(claim.id, &name, refusal).await,
