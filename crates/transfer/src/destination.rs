@@ -65,7 +65,7 @@ impl Destination {
     /// exist, so that a mistyped path or a disk that is not mounted is an error.
     ///
     /// # Errors
-    /// The operating system's error when the folder cannot be created or opened.
+    /// The operating system's error when the folder cannot be created, opened or written to.
     pub fn open(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         super::mode::umask();
@@ -76,6 +76,7 @@ impl Destination {
             }
             opened => opened?,
         };
+        check_writable(&root)?;
         let now = Instant::now();
         let (holes, claims) = (HashingTime::for_holes(now), HashingTime::for_claims(now));
         Ok(Self {
@@ -298,6 +299,23 @@ impl Destination {
         }
         .map_err(|error| blocked(parent, name, error))
     }
+}
+
+/// Finds out at once that nothing can be put into a folder, and not file by file. If the system does not
+/// tell, it may be.
+#[cfg(unix)]
+fn check_writable(folder: &Dir) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, accessat};
+    use rustix::io::Errno;
+    match accessat(folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(error @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_writable(_: &Dir) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates the folder `path` with mode 0700 and the umask. A folder that another process created meanwhile is

@@ -79,6 +79,8 @@ pub struct Found {
     pub job: Key,
     /// Number of symbolic links among the failures that [`Links::Skip`] leaves out.
     pub skipped_links: u32,
+    /// Number of files with further names, each of which would arrive as a file of its own.
+    pub hard_links: u32,
 }
 
 impl Found {
@@ -253,6 +255,7 @@ impl Scan {
         if !directory {
             self.found.files += 1;
             self.found.bytes += metadata.len();
+            self.found.hard_links += u32::from(has_further_names(metadata));
             (source.size, source.key) = (metadata.len(), key(&source, metadata));
         }
         self.found.sources.push(source);
@@ -313,6 +316,16 @@ fn wire_time(time: SystemTime) -> (i64, u32) {
             }
         }
     }
+}
+
+#[cfg(unix)]
+fn has_further_names(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) > 1
+}
+
+#[cfg(not(unix))]
+fn has_further_names(_: &Metadata) -> bool {
+    false
 }
 
 #[cfg(unix)]

@@ -84,13 +84,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (paths, goal) = split(args.arguments)?;
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
     let found = scan_with(&paths, args.links.into()).or_exit(Exit::Usage)?;
-    if found.skipped_links > 0 {
-        let links = match found.skipped_links {
-            1 => "1 symbolic link is".to_owned(),
-            count => format!("{count} symbolic links are"),
-        };
-        console.say(&format!("{links} not sent; --links keep or --links follow sends what can be sent of them"));
-    }
+    tell_left_out(&found, &console);
     if found.is_empty() {
         found.failures.iter().for_each(|failure| failed(&console, failure));
         return Err(Failure::message(
@@ -131,6 +125,24 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         }
         let summary = session::transfer_summary(&stats, Role::Sender, sent.as_ref().ok(), elapsed);
         return console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)));
+    }
+}
+
+/// Says once what of the files is not sent.
+fn tell_left_out(found: &Found, console: &Console) {
+    if found.skipped_links > 0 {
+        let links = match found.skipped_links {
+            1 => "1 symbolic link is".to_owned(),
+            count => format!("{count} symbolic links are"),
+        };
+        console.say(&format!("{links} not sent; --links keep or --links follow sends what can be sent of them"));
+    }
+    if found.hard_links > 0 {
+        let files = match found.hard_links {
+            1 => "1 file has".to_owned(),
+            count => format!("{count} files have"),
+        };
+        console.say(&format!("{files} further names (hard links); each name that is sent becomes a file of its own"));
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -114,6 +115,50 @@ fn links_arrive_if_both_ends_want_them_and_skipped_ones_are_counted() {
     assert!(code == Some(7) && arrived.is_none() && said.contains("receive --links"), "{said}");
     let (code, said, _, into) = send(&["--links", "follow"], None);
     assert_eq!((code, fs::read(into.path().join("from/l")).unwrap()), (Some(0), b"content".to_vec()), "{said}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_ends_receive_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("into");
+    fs::create_dir(&into).unwrap();
+    fs::set_permissions(&into, fs::Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = tidewire(&["receive", "--listen", "127.0.0.1:0", "--dir"]);
+    command.arg(&into);
+    // Root may write everywhere, so another user tries, who has to reach the program.
+    if rustix::process::geteuid().is_root() {
+        let program = folder.path().join("tidewire");
+        fs::copy(command.get_program(), &program).unwrap();
+        let arguments: Vec<_> = command.get_args().map(OsStr::to_owned).collect();
+        command = std::process::Command::new(program);
+        command.args(arguments).env("TIDEWIRE_CONFIG", "/dev/null").uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("cannot receive into") && said.lines().count() == 1 && output.stdout.is_empty(), "{said}");
+}
+
+#[test]
+fn hard_links_are_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("from"), folder.path().join("into"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&into).unwrap();
+    fs::write(from.join("a"), b"content").unwrap();
+    fs::hard_link(from.join("a"), from.join("b")).unwrap();
+    let receive = ["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"];
+    let mut receiver = Running::spawn(tidewire(&receive).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sent = tidewire(&["send"]).arg(&from).arg(&link).output().unwrap();
+    let said = String::from_utf8(sent.stderr).unwrap();
+    assert_eq!((sent.status.code(), said.matches("hard links").count()), (Some(0), 1), "{said}");
+    assert!(said.contains("2 files have"), "{said}");
+    // Seven bytes are carried twice, and what packets cost beside them says nothing.
+    assert!(!said.contains("overhead"), "{said}");
+    receiver.end();
+    assert_eq!(fs::read(into.join("from/b")).unwrap(), b"content");
 }
 
 #[test]
