@@ -54,6 +54,15 @@ pub struct Destination {
     active: Mutex<Active>,
 }
 
+/// How a part begins.
+pub(super) enum Start {
+    New,
+    /// It is there, with this beginning.
+    Resumed(Prefix),
+    /// Its beginning is copied from this file.
+    Grown(Prefix, std::fs::File),
+}
+
 impl std::fmt::Debug for Writing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.part)
@@ -148,14 +157,14 @@ impl Destination {
         self.enter(&directory, name, u32::from(mode) | 0o700).map(|_| ())
     }
 
-    /// Starts the file of `entry` at `path`, or continues it after `prefix`; `log` says whose it is. If a
-    /// lost connection of this peer still holds a part of the same source, the part is taken from it.
+    /// Starts the file of `entry` at `path` as `start` says; `log` says whose it is. If a lost connection of
+    /// this peer still holds a part of the same source, the part is taken from it.
     pub(super) fn create_file(
         &self,
         path: &RelativePath,
         entry: &Entry,
         log: Log,
-        prefix: Option<&Prefix>,
+        start: Start,
     ) -> Result<Part, Refusal> {
         let (key, stem) = (log.path, log.stem);
         let (directory, name) = self.make_way(path)?;
@@ -170,6 +179,7 @@ impl Destination {
         let writing = if !same_file_system(&folder, &directory) {
             opening::loose(&directory, self.quota.charge(entry.size, 1)?)?
         } else {
+            let prefix = if let Start::Resumed(prefix) = &start { Some(prefix) } else { None };
             take_over(&active, stem, prefix);
             match prefix {
                 // The file itself and the bytes before `prefix` were charged when they arrived.
@@ -179,6 +189,10 @@ impl Destination {
                 }
                 None => opening::begin(folder, log, self.quota.charge(entry.size, 1)?)?,
             }
+        };
+        let writing = match start {
+            Start::Grown(prefix, from) => opening::grow(writing, &prefix, from)?,
+            Start::New | Start::Resumed(_) => writing,
         };
         let slot: Slot = Arc::new(Mutex::new(Some(writing)));
         active.retain(|_, slot| slot.strong_count() > 0);

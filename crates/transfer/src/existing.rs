@@ -201,6 +201,7 @@ pub(super) fn identity(there: &Metadata) -> Key {
 mod tests {
     use cap_std::ambient_authority;
 
+    use super::super::delivered::Note;
     use super::*;
 
     /// A folder with a part, and a file `f.txt`.
@@ -249,7 +250,8 @@ mod tests {
         let (folder, dir) = stage();
         let file = std::fs::File::open(folder.path().join("f.txt")).unwrap();
         let (name, claim) = (OsStr::new("f.txt"), claimed(None));
-        claim.delivery.note(&file);
+        let note = Note { delivery: claim.delivery, prefix: None };
+        note.write(&file);
         assert_eq!(Existing::Update.judge(&dir, name, &claim).unwrap(), Place::Over);
         let other = Claimed { delivery: Delivery { peer: Key([9; 16]), ..claim.delivery }, own: None };
         assert_eq!(Existing::Update.judge(&dir, name, &other).unwrap_err().0, Reason::Exists);
@@ -258,7 +260,7 @@ mod tests {
         // A link is not looked through, and a folder is never replaced.
         #[cfg(unix)]
         {
-            claim.delivery.note(&file);
+            note.write(&file);
             std::os::unix::fs::symlink("f.txt", folder.path().join("link")).unwrap();
             let linked = Existing::Update.judge(&dir, OsStr::new("link"), &claim);
             assert_eq!(linked.unwrap_err().0, Reason::Exists);

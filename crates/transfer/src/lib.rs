@@ -15,6 +15,7 @@ mod durable;
 mod existing;
 mod flushing;
 mod followed;
+mod growth;
 mod hashing_time;
 mod kept;
 mod key;
@@ -50,7 +51,7 @@ pub use receiver::receive;
 pub use record::{Attributes, Claim, Entry, Have, Kind, Link, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use refusal::is_damage;
 pub use sender::send;
-pub use source::{Found, Links, ScanError, Source, scan, scan_with};
+pub use source::{Found, Links, ScanError, Scanning, Source, scan, scan_with};
 pub use tree::{GROUP, Prefix};
 
 /// The reason why a file did not arrive, as on the wire (`docs/transfer.md` section 3).

@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 use super::Reason;
 use super::existing::has_two_names;
 use super::flushing::Unflushed;
+use super::growth::Growth;
 use super::part::{Log, Writing};
 use super::part_file::{create, lock_existing, lock_file, options, part_name};
 use super::quota::Charge;
@@ -64,7 +65,26 @@ pub(super) fn loose(directory: &Dir, charge: Charge) -> Result<Writing, Refusal>
     Ok(writing(folder, part, file, charge, None))
 }
 
+/// Lets a new part begin with `prefix`, which is copied from another file.
+pub(super) fn grow(mut writing: Writing, prefix: &Prefix, from: std::fs::File) -> Result<Writing, Refusal> {
+    writing.file.seek(SeekFrom::Start(prefix.offset())).map_err(refusal)?;
+    let (tree, growth) = (Tree::new(Some(prefix)), Some(Growth::new(from)));
+    Ok(Writing { tree, beginning: Some(prefix.clone()), growth, ..writing })
+}
+
 fn writing(folder: Dir, part: String, file: std::fs::File, charge: Charge, log: Option<Log>) -> Writing {
     let unflushed = Unflushed::new(Instant::now());
-    Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, beginning: None, log }
+    Writing {
+        folder,
+        part,
+        file,
+        tree: Tree::new(None),
+        flushed: 0,
+        unflushed,
+        charge,
+        begun: 0,
+        beginning: None,
+        growth: None,
+        log,
+    }
 }

@@ -16,9 +16,11 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::delivered::Note;
 use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
 use super::existing::{Claimed, identity};
 use super::flushing::Unflushed;
+use super::growth::{Copying, Growth};
 use super::part_file::{create, state_name};
 use super::quota::Charge;
 use super::refusal::{Refusal, is_damage, refusal};
@@ -48,6 +50,8 @@ pub(super) struct Writing {
     pub(super) begun: u64,
     /// What this session continues.
     pub(super) beginning: Option<Prefix>,
+    /// Where this beginning is copied from, if it is another file's.
+    pub(super) growth: Option<Growth>,
     /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
 }
@@ -133,8 +137,10 @@ impl Part {
                 return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
             }
             let Some(prefix) = writing.tree.prefix() else { return Ok(()) };
-            let Writing { folder, file, log: Some(log), flushed, unflushed, .. } = writing else { return Ok(()) };
-            if !unflushed.is_due(Instant::now()) {
+            let Writing { folder, file, log: Some(log), flushed, unflushed, growth, .. } = writing else {
+                return Ok(());
+            };
+            if growth.as_ref().is_some_and(|growth| !growth.is_done()) || !unflushed.is_due(Instant::now()) {
                 return Ok(());
             }
             stretch(file, bytes)?;
@@ -147,15 +153,20 @@ impl Part {
         })
     }
 
-    /// What this session continues, opened for reading.
-    pub(super) fn beginning(&self) -> Option<(File, Prefix)> {
+    /// What this session continues, opened for reading, and how it is copied into the part if it is another
+    /// file's.
+    pub(super) fn beginning(&self) -> Option<(File, Prefix, Option<Copying>)> {
         let slot = lock(&self.slot);
         let writing = slot.as_ref()?;
         let prefix = writing.beginning.clone()?;
+        if let Some(growth) = &writing.growth {
+            let (file, copying) = growth.begin(&writing.file).ok()?;
+            return Some((file, prefix, Some(copying)));
+        }
         let mut reading = OpenOptions::new();
         reading.read(true).follow(FollowSymlinks::No);
         let file = writing.folder.open_with(&writing.part, &reading).ok()?;
-        Some((file.into_std(), prefix))
+        Some((file.into_std(), prefix, None))
     }
 
     /// Drops what is there from `offset` on, where a subtree ends of what this session continues. A file of
@@ -170,7 +181,9 @@ impl Part {
             if let Some(log) = &mut writing.log {
                 log.go_back(announced, kept).map_err(refusal)?;
             }
-            writing.flushed = offset;
+            // What was not copied yet is not there.
+            let copied = writing.growth.as_ref().is_none_or(Growth::is_done);
+            writing.flushed = if copied { offset } else { 0 };
             writing.file.set_len(offset).map_err(refusal)?;
             writing.file.seek(SeekFrom::Start(offset)).map_err(refusal)?;
             Ok(())
@@ -283,7 +296,7 @@ impl Writing {
     ) -> Result<(OsString, Warning), Refusal> {
         stretch(&self.file, entry.size)?;
         let of_attributes = set_attributes(&self.file, entry.attributes)?;
-        claimed.delivery.note(&self.file);
+        Note { delivery: claimed.delivery, prefix: self.tree.prefix() }.write(&self.file);
         let of_bytes = flush_file(&self.file)?;
         let name = existing.put((&self.folder, &self.part), to, claimed)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {

@@ -7,13 +7,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::ops::ControlFlow;
 
 use cap_fs_ext::DirExt;
 
 use super::checkpoint::Checkpoint;
-use super::delivered::Delivery;
+use super::delivered::{Delivery, Note, open_standing};
 use super::destination::PARTS;
+use super::destination::Start;
 use super::durable::Warning;
 use super::existing::{Claimed, MOST_NUMBER, numbered};
 use super::kept::{Kept, Placed};
@@ -21,6 +23,7 @@ use super::part::{Committed, Log, Part, join};
 use super::record::{Claim, Entry, Have, Kind, Link, Look};
 use super::refusal::Refusal;
 use super::standing::{MAX_KEPT, Standing};
+use super::tree::Prefix;
 use super::{Destination, Encoding, Existing, Key, PathText, Reason, RelativePath, TransferError};
 use super::{link_target, links};
 
@@ -43,6 +46,8 @@ pub(super) struct Session<'a> {
     parts: BTreeMap<Key, Offer>,
     kept: Kept,
     standing: Standing,
+    /// What was offered of files that stand and are shorter, by the ids of the LOOKs that are open.
+    grown: HashMap<u32, Prefix>,
     /// Where this job has put files, by the keys of their paths.
     files: HashMap<Key, Placed>,
 }
@@ -68,10 +73,22 @@ impl<'a> Session<'a> {
     pub(super) fn begin(destination: &'a Destination, peer: Key, job: Key) -> Self {
         let parts = destination.survey(peer).unwrap_or_default();
         let parts = parts.into_iter().map(|part| (part.source, Offer { part, to: None })).collect();
-        let (mut standing, mut files) = (Standing::default(), HashMap::new());
+        let (mut standing, mut files, grown) = (Standing::default(), HashMap::new(), HashMap::new());
         let folder = destination.root().open_dir_nofollow(PARTS).ok();
         let kept = Kept::load(destination, folder, Key::of_peers(peer, job), &mut standing, &mut files);
-        Self { destination, peer, job, looks: BTreeMap::new(), next_id: 0, claimed: 0, parts, kept, standing, files }
+        Self {
+            destination,
+            peer,
+            job,
+            looks: BTreeMap::new(),
+            next_id: 0,
+            claimed: 0,
+            parts,
+            kept,
+            standing,
+            grown,
+            files,
+        }
     }
 
     /// Notes a LOOK. Returns the answer, if it is the LOOK of a file.
@@ -89,7 +106,7 @@ impl<'a> Session<'a> {
     /// What there is of a file, and where the file stands.
     fn have(&mut self, look: &Look) -> (Have, Option<RelativePath>) {
         if let Some(Offer { part, to }) = self.parts.get_mut(&look.source)
-            && part.size == look.size
+            && may_grow(part.size, look.size)
             && to.is_none()
         {
             *to = Some(look.id);
@@ -97,6 +114,10 @@ impl<'a> Session<'a> {
         }
         if let Some(standing) = path(look).ok().and_then(|path| self.standing_file(path, look.size)) {
             return (Have::Standing, Some(standing));
+        }
+        if let Some((prefix, _)) = path(look).ok().and_then(|path| self.shorter(&path, look.size)) {
+            self.grown.insert(look.id, prefix.clone());
+            return (Have::Beginning(prefix), None);
         }
         let key = Key::of_path(&look.path);
         let other_version = self.parts.values().any(|offer| offer.part.path == key);
@@ -128,6 +149,20 @@ impl<'a> Session<'a> {
         path.with_name(&other.break_value()??).ok()
     }
 
+    /// The beginning of a file of `size` bytes that this peer has delivered as `path` when it was shorter,
+    /// and the file. The peer has sent these bytes, so their hashes tell it nothing.
+    fn shorter(&self, path: &RelativePath, size: u64) -> Option<(Prefix, File)> {
+        let target = self.target(path);
+        let (directory, name) = self.destination.find(&target).ok()?;
+        let file = open_standing(&directory, name).ok()?;
+        if file.metadata().ok()?.len() >= size {
+            return None;
+        }
+        let note = Note::read(&file, Key::of_path(path.as_bytes())).ok()??;
+        let prefix = note.prefix.filter(|prefix| note.delivery.peer == self.peer && prefix.offset() < size)?;
+        Some((prefix, file))
+    }
+
     /// Where the job has put a file, or its path.
     fn target(&self, path: &RelativePath) -> RelativePath {
         let placed = self.files.get(&Key::of_path(path.as_bytes()));
@@ -147,6 +182,12 @@ impl<'a> Session<'a> {
     /// Closes a LOOK that was not answered otherwise, as `name` says.
     pub(super) fn close(&mut self, id: u32, name: &'static str) -> Result<Look, TransferError> {
         self.looks.remove(&id).map(|open| open.look).ok_or(TransferError::Unexpected(name))
+    }
+
+    /// Closes a LOOK that is not announced.
+    pub(super) fn skip(&mut self, id: u32) -> Result<(), TransferError> {
+        self.grown.remove(&id);
+        self.close(id, "SKIP").map(drop)
     }
 
     /// Takes the LOOK of a CLAIM, and the path where the file stands. It counts as open until
@@ -186,6 +227,7 @@ impl<'a> Session<'a> {
     /// Opens the part of a file, at its beginning or where `entry` continues.
     pub(super) fn open(&mut self, path: &RelativePath, entry: &Entry) -> Result<Part, Refusal> {
         let (key, target) = (Key::of_path(path.as_bytes()), self.target(path));
+        let grown = self.grown.remove(&entry.id);
         if let Ok((directory, name)) = self.destination.find(&target) {
             self.standing.check(&directory, name, key)?;
             self.destination.existing().judge(&directory, name, &self.claimed(key))?;
@@ -196,20 +238,26 @@ impl<'a> Session<'a> {
             self.parts.remove(&source);
             self.destination.discard(Key::of_peers(self.peer, source));
         }
-        let prefix = match entry.offset {
-            0 => None,
-            offset => {
+        let start = match (entry.offset, grown) {
+            (0, _) => Some(Start::New),
+            (offset, None) => {
                 let offered = self.parts.get(&entry.source).filter(|offer| offer.to == Some(entry.id));
-                let part = offered.map(|offer| &offer.part).filter(|part| part.size == entry.size);
-                let not_offered = "it goes on where nothing was offered; send it again";
-                Some(part.and_then(|part| part.prefix.cut(offset)).ok_or((Reason::Unwritable, not_offered.into()))?)
+                let part = offered.map(|offer| &offer.part).filter(|part| may_grow(part.size, entry.size));
+                part.and_then(|part| part.prefix.cut(offset)).map(Start::Resumed)
             }
+            // It may have been written to since it was offered.
+            (offset, Some(offered)) => self
+                .shorter(path, entry.size)
+                .filter(|(prefix, _)| *prefix == offered)
+                .and_then(|(prefix, file)| Some(Start::Grown(prefix.cut(offset)?, file))),
         };
+        let not_offered = "it goes on where nothing was offered; send it again";
+        let start = start.ok_or((Reason::Unwritable, not_offered.into()))?;
         // From now on the part belongs to this entry.
         self.parts.remove(&entry.source);
         let (peer, source) = (self.peer, entry.source);
         let log = Log { peer, job: self.job, path: key, source, stem: Key::of_peers(peer, source), file: None };
-        self.destination.create_file(&target, entry, log, prefix.as_ref())
+        self.destination.create_file(&target, entry, log, start)
     }
 
     /// Whether a LINK may come now: after all LOOKs, with an id that grows.
@@ -272,6 +320,12 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.destination.tidy(None);
     }
+}
+
+/// Whether a part of a file of `was` bytes is the beginning of one of `size`. The source of a file that
+/// grows does not name its size.
+fn may_grow(was: u64, size: u64) -> bool {
+    was <= size
 }
 
 /// Tells that a file has another name than the last of `path`.

@@ -33,9 +33,16 @@ pub struct Source {
     pub(super) root: Root,
     /// Where it lies there, if that is not its name: a link was followed.
     pub(super) at: Option<RelativePath>,
+    /// Whether only its size at the time of the scan is sent, although it may grow.
+    pub(super) growing: bool,
 }
 
 impl Source {
+    /// Number of its bytes that are announced, if it has `now`.
+    pub(super) fn announced(&self, now: u64) -> u64 {
+        if self.growing { now.min(self.size) } else { now }
+    }
+
     /// Where it lies beneath its root.
     pub(super) fn place(&self) -> &RelativePath {
         self.at.as_ref().unwrap_or(&self.name)
@@ -60,6 +67,15 @@ pub enum Links {
     Keep,
     /// What they lead to is sent in their place, if it lies inside a named path.
     Follow,
+}
+
+/// How a scan treats what it finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scanning {
+    /// Symbolic links.
+    pub links: Links,
+    /// Files may grow while they are sent: what they have at the time of the scan is sent.
+    pub growing: bool,
 }
 
 /// Everything to send, and what cannot be sent.
@@ -117,16 +133,16 @@ pub enum ScanError {
 /// Fails if two paths would have the same name at the destination, or one has none. Files that cannot be sent
 /// are no errors of the scan; they are in [`Found::failures`].
 pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
-    scan_with(paths, Links::Skip)
+    scan_with(paths, Scanning::default())
 }
 
 /// Examines `paths` and everything below them.
 ///
 /// # Errors
 /// The same as [`scan`].
-pub fn scan_with(paths: &[PathBuf], links: Links) -> Result<Found, ScanError> {
+pub fn scan_with(paths: &[PathBuf], scanning: Scanning) -> Result<Found, ScanError> {
     let (follower, roots) = (Follower::new(paths), HashMap::new());
-    let mut scan = Scan { links, follower, roots, found: Found::default() };
+    let mut scan = Scan { scanning, follower, roots, found: Found::default() };
     let mut names = HashSet::new();
     for path in paths {
         // `.` and `..` have a name only after they are resolved.
@@ -157,7 +173,7 @@ pub fn scan_with(paths: &[PathBuf], links: Links) -> Result<Found, ScanError> {
 
 /// A scan in progress.
 struct Scan {
-    links: Links,
+    scanning: Scanning,
     follower: Follower,
     /// The folders opened so far.
     roots: HashMap<PathBuf, Root>,
@@ -211,7 +227,7 @@ impl Scan {
 
     fn link(&mut self, path: &Path, name: RelativePath) -> Result<(), FileFailure> {
         let failure = |reason| move |detail: String| FileFailure::of(path, reason, detail);
-        match self.links {
+        match self.scanning.links {
             Links::Skip => {
                 self.found.skipped_links = self.found.skipped_links.saturating_add(1);
                 Err(failure(Reason::NotAFile)("it is a symbolic link; send what it points to".into()))
@@ -251,7 +267,8 @@ impl Scan {
         let directory = metadata.is_dir();
         let at = (at != name).then_some(at);
         let (path, root) = (path.to_owned(), root.clone());
-        let mut source = Source { path, name, directory, size: 0, key: Key::default(), root, at };
+        let growing = self.scanning.growing;
+        let mut source = Source { path, name, directory, size: 0, key: Key::default(), root, at, growing };
         if !directory {
             self.found.files += 1;
             self.found.bytes += metadata.len();
@@ -291,7 +308,12 @@ pub(super) fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileFai
 
 /// The key by which the beginning of a file is found.
 pub(super) fn key(source: &Source, metadata: &Metadata) -> Key {
-    if source.directory { Key::default() } else { Key::of_source(inode(metadata), metadata.len(), modified(metadata)) }
+    match source {
+        Source { directory: true, .. } => Key::default(),
+        // It is the same file whatever was written to it meanwhile. Only content proves the rest.
+        Source { growing: true, .. } => Key::of_source(inode(metadata), 0, (0, 0)),
+        _ => Key::of_source(inode(metadata), metadata.len(), modified(metadata)),
+    }
 }
 
 /// Mode and time of what was opened. A directory has no time here.

@@ -9,12 +9,16 @@ use std::sync::Mutex;
 
 use tidewire_transfer::{
     Attributes, Destination, Encoding, Entry, Event, Existing, Key, Kind, Link, Links, Look, Outcome, Reason, Record,
-    RecordReader, RecordWriter, TransferError, receive, scan_with, send,
+    RecordReader, RecordWriter, Scanning, TransferError, receive, scan_with, send,
 };
 use tokio::io::{duplex, split};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap().block_on(future)
+}
+
+fn of(links: Links) -> Scanning {
+    Scanning { links, growing: false }
 }
 
 /// Failures: paths and reasons.
@@ -23,7 +27,7 @@ type Failures = Vec<(String, Reason)>;
 /// Sends `paths` to a receiver that makes links, or makes none. Returns the outcome and the failures of the
 /// sender.
 fn transfer(paths: &[PathBuf], to: &Path, links: Links, makes: bool) -> (Outcome, Failures) {
-    let found = scan_with(paths, links).unwrap();
+    let found = scan_with(paths, of(links)).unwrap();
     let destination = Destination::open(to).unwrap().with_links(makes);
     let failed = Mutex::new(Vec::new());
     let watch = |event: Event<'_>| {
@@ -81,7 +85,7 @@ impl Stage {
 #[test]
 fn links_are_skipped_unless_the_user_says_otherwise() {
     let stage = Stage::new();
-    assert_eq!(scan_with(&stage.paths(), Links::Skip).unwrap().skipped_links, 6);
+    assert_eq!(scan_with(&stage.paths(), of(Links::Skip)).unwrap().skipped_links, 6);
     let (sent, failures) = transfer(&stage.paths(), stage.to.path(), Links::Skip, true);
     assert_eq!((sent.kept, sent.failed), (5, 6));
     assert_eq!(stage.failed(failures), ["folder", "near", "none", "other", "out", "up"]);
@@ -259,7 +263,7 @@ fn a_link_replaces_only_what_it_may() {
         fs::create_dir(&there).unwrap();
         symlink("target", here.join("l")).unwrap();
         fs::write(there.join("l"), b"mine").unwrap();
-        let found = scan_with(&[here], Links::Keep).unwrap();
+        let found = scan_with(&[here], of(Links::Keep)).unwrap();
         let destination = Destination::open(to.path()).unwrap().with_links(true).with_existing(existing);
         for _ in 0..2 {
             let failed = Mutex::new(None);
@@ -286,7 +290,7 @@ fn a_hostile_receiver_answers_no_link_that_was_not_sent() {
     let from = tempfile::tempdir().unwrap();
     fs::create_dir(from.path().join("d")).unwrap();
     symlink("x", from.path().join("d/l")).unwrap();
-    let found = scan_with(&[from.path().join("d")], Links::Keep).unwrap();
+    let found = scan_with(&[from.path().join("d")], of(Links::Keep)).unwrap();
     for (early, times, id) in [(true, 1, 1), (false, 2, 1), (false, 1, 2)] {
         // So little fits into the pipe that the sender comes to no LINK before the early answer.
         let (near, far) = duplex(if early { 64 } else { 100_000 });

@@ -22,7 +22,7 @@ use crate::session::{self, CUT_OFF, DONE};
 use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
-use tidewire_transfer::{self as transfer, Found, Links, Outcome, TransferError, Watch, scan_with};
+use tidewire_transfer::{self as transfer, Found, Links, Outcome, Scanning, TransferError, Watch, scan_with};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -41,6 +41,10 @@ pub struct Args {
     /// What to do with symbolic links
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     links: OnLink,
+    /// Send of each file what it has now, even if it grows meanwhile, as a log does. The same command
+    /// later sends what was added
+    #[arg(long)]
+    growing: bool,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -83,7 +87,8 @@ impl From<OnLink> for Links {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (paths, goal) = split(args.arguments)?;
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
-    let found = scan_with(&paths, args.links.into()).or_exit(Exit::Usage)?;
+    let scanning = Scanning { links: args.links.into(), growing: args.growing };
+    let found = scan_with(&paths, scanning).or_exit(Exit::Usage)?;
     tell_left_out(&found, &console);
     if found.is_empty() {
         found.failures.iter().for_each(|failure| failed(&console, failure));

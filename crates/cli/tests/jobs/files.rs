@@ -118,6 +118,28 @@ fn links_arrive_if_both_ends_want_them_and_skipped_ones_are_counted() {
 }
 
 #[test]
+fn a_log_that_has_grown_brings_only_what_was_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, into) = (folder.path().join("log"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    let mut bytes = vec![7; (4 << 20) + 1_000];
+    for added in [0, 500] {
+        bytes.extend(std::iter::repeat_n(9, added));
+        fs::write(&log, &bytes).unwrap();
+        let receive = ["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"];
+        let mut receiver = Running::spawn(tidewire(&receive).arg(&into));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send", "--json", "--growing"]).arg(&log).arg(&link).output().unwrap();
+        assert_eq!((sent.status.code(), receiver.end().0), (Some(0), Some(0)));
+        let lines = schema::lines(&sent.stdout);
+        let tally = lines.iter().find(|line| line["event"] == "tally").unwrap();
+        let wanted = if added == 0 { bytes.len() } else { 1_500 };
+        assert_eq!(tally["moved_bytes"], wanted, "{tally}");
+        assert!(fs::read(into.join("log")).unwrap() == bytes);
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_ends_receive_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().join("into");

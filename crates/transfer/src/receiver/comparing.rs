@@ -18,8 +18,9 @@ use tokio::task::yield_now;
 use super::answers::Answers;
 use super::lock;
 use crate::content::read_once;
-use crate::delivered::{Delivery, open_standing};
+use crate::delivered::{Note, open_standing};
 use crate::durable::{Warning, flush_file};
+use crate::growth::Copying;
 use crate::part::{join, set_attributes};
 use crate::record::{Attributes, Claim, Look, Record};
 use crate::refusal::{Refusal, refusal};
@@ -59,20 +60,43 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     /// Tells of each beginning whether it is what its state says, until the receiving side has ended.
     pub(super) async fn prove(&self, mut beginnings: mpsc::Receiver<Beginning>) -> Result<(), TransferError> {
         let mut buffer = vec![0; STEP];
-        while let Some(Beginning { mut file, prefix, verdict }) = beginnings.recv().await {
+        while let Some(Beginning { mut file, prefix, mut copying, verdict }) = beginnings.recv().await {
             let (end, mut comparison) = (prefix.offset(), Comparison::new(prefix));
-            // Nobody waits for the verdict on a file that has failed meanwhile.
-            while comparison.room() > 0 && !verdict.is_closed() {
+            let mut refused = None;
+            while comparison.room() > 0 {
                 let most = usize::try_from(comparison.room()).map_or(STEP, |room| room.min(STEP));
                 let turn = self.destination.claims().turn().await;
-                let same = turn.spend(|| blocking(|| read_once(&mut file, &mut buffer[..most])));
-                self.answers.tell(Event::Compared(same.as_ref().map_or(0, |bytes| *bytes as u64)));
-                if !same.is_ok_and(|bytes| bytes > 0 && comparison.update(&buffer[..bytes])) {
+                // Nobody waits for the verdict on a file that has failed meanwhile, or that went back.
+                if verdict.is_closed() {
                     break;
+                }
+                let bytes = turn.spend(|| {
+                    blocking(|| {
+                        let bytes = read_once(&mut file, &mut buffer[..most]).unwrap_or_default();
+                        let same = bytes > 0 && comparison.update(&buffer[..bytes]);
+                        let write = |copying: &mut Copying| copying.write(&buffer[..bytes]).map_err(refusal);
+                        copying.as_mut().filter(|_| same).map_or(Ok(()), write)?;
+                        Ok(if same { bytes } else { 0 })
+                    })
+                });
+                match bytes {
+                    Ok(bytes @ 1..) => self.answers.tell(Event::Compared(bytes as u64)),
+                    Ok(0) => break,
+                    Err(refusal) => {
+                        refused = Some(refusal);
+                        break;
+                    }
                 }
                 yield_now().await;
             }
-            let _ = verdict.send(comparison.equal() == end);
+            let whole = comparison.equal() == end;
+            if let Some(copying) = copying.filter(|_| whole && refused.is_none()) {
+                copying.finish();
+            }
+            let _ = verdict.send(match refused {
+                Some(refusal) => Err(refusal),
+                None => Ok(whole),
+            });
         }
         Ok(())
     }
@@ -117,12 +141,17 @@ impl<W: AsyncWrite + Unpin> Comparing<'_, '_, W> {
     }
 }
 
+/// Whether a beginning is what was written.
+pub(super) type Verdict = Result<bool, Refusal>;
+
 /// The beginning of a part that is continued.
 pub(super) struct Beginning {
     pub(super) file: File,
     pub(super) prefix: Prefix,
-    /// Told whether the bytes are those of the state.
-    pub(super) verdict: oneshot::Sender<bool>,
+    /// The copy into the part, if the file is another one.
+    pub(super) copying: Option<Copying>,
+    /// Told whether the bytes are those of the state, or why they could not be copied.
+    pub(super) verdict: oneshot::Sender<Verdict>,
 }
 
 /// A file that stands at the destination, while it is compared.
@@ -159,12 +188,12 @@ impl Standing {
         if written {
             return Err((crate::Reason::Changed, "it was written to meanwhile at the receiver; send it again".into()));
         }
-        let noted = Delivery::noted(&self.file, path).ok().flatten();
+        let noted = Note::read(&self.file, path).ok().flatten();
         let of_attributes = set_attributes(&self.file, attributes)?;
         // The note names the time of the file. It stays with the peer that delivered it: to know the
         // content is not enough.
         if let Some(noted) = noted {
-            noted.note(&self.file);
+            noted.write(&self.file);
         }
         let of_bytes = flush_file(&self.file)?;
         let there = self.directory.symlink_metadata(self.name()).map_err(refusal)?;

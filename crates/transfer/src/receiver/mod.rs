@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::sync::{mpsc, oneshot};
 
 use self::answers::Answers;
-use self::comparing::{Beginning, Comparing};
+use self::comparing::{Beginning, Comparing, Verdict};
 use super::destination::Destination;
 use super::part::Part;
 use super::record::{Claim, Entry, Kind, Link, Look, Record, RecordReader, RecordWriter};
@@ -73,7 +73,7 @@ struct UnderWay {
     /// `None` once it has failed and was answered. Its bytes are then dropped.
     part: Option<Part>,
     /// Whether the beginning that it continues is what was written, if it does.
-    proof: Option<oneshot::Receiver<bool>>,
+    proof: Option<oneshot::Receiver<Verdict>>,
 }
 
 struct Receiver<'a, 's, W> {
@@ -105,7 +105,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
                 Record::Link(link) => self.link(link).await?,
                 Record::Look(look) => self.look(look).await?,
                 Record::Claim(claim) => self.claim(claim)?,
-                Record::Skip(id) => drop(lock(self.session).close(id, "SKIP")?),
+                Record::Skip(id) => lock(self.session).skip(id)?,
                 Record::Entry(entry) => self.begin(entry).await?,
                 Record::Chunk(bytes) => {
                     let length = bytes.len() as u64;
@@ -187,13 +187,13 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
     }
 
     /// Has the first bytes of a part, which this session continues, read again.
-    async fn prove(&mut self, part: &Part, bytes: u64) -> Option<oneshot::Receiver<bool>> {
+    async fn prove(&mut self, part: &Part, bytes: u64) -> Option<oneshot::Receiver<Verdict>> {
         let (verdict, proof) = oneshot::channel();
         // What cannot be read is not proven. The other side ends when this one has.
         if bytes > 0
-            && let Some((file, prefix)) = blocking(|| part.beginning())
+            && let Some((file, prefix, copying)) = blocking(|| part.beginning())
         {
-            let _ = self.beginnings.send(Beginning { file, prefix, verdict }).await;
+            let _ = self.beginnings.send(Beginning { file, prefix, copying, verdict }).await;
         }
         (bytes > 0).then_some(proof)
     }
@@ -240,12 +240,12 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         let UnderWay { look, entry, name, part, proof } =
             self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
         let Some(part) = part else { return Ok(()) };
-        let damaged = match proof {
-            Some(proof) => !proof.await.unwrap_or(false),
-            None => false,
+        let proven = match proof {
+            Some(proof) => proof.await.unwrap_or(Ok(false)),
+            None => Ok(true),
         };
         let ended = blocking(|| {
-            if damaged {
+            if !proven? {
                 part.discard();
                 return Err((Reason::Mismatch, "what was there of it is damaged; send it again".into()));
             }

@@ -139,7 +139,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
         content: Content,
         before: Metadata,
     ) -> Result<(), TransferError> {
-        let (size, now, name) = (content.size(&before), key(source, &before), source.name.text());
+        let (size, now, name) = (source.announced(content.size(&before)), key(source, &before), source.name.text());
         let (offered, other_version) = self.ledger.beginning(id);
         let beginning = offered.filter(|prefix| now == source.key && prefix.offset() < size);
         let offset = beginning.as_ref().map_or(0, Prefix::offset);
@@ -163,7 +163,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
         match sent {
             Sent::Refused => self.records.write(&Record::Abort(Reason::Aborted)).await,
             Sent::Failed(reason, detail) => self.abort(FileFailure::of(&source.path, reason, detail)).await,
-            Sent::All => match (blocking(|| changed(&content, &before)), tree.finish()) {
+            Sent::All => match (blocking(|| changed(source, &content, &before)), tree.finish()) {
                 (None, Some(hash)) => self.records.write(&Record::End(hash.into())).await,
                 (detail, _) => {
                     let detail = detail.unwrap_or_default();

@@ -31,8 +31,11 @@ async fn claim(id: u32, source: &Source, buffer: &mut [u8], watch: Watch<'_>) ->
     let (mut content, before) = blocking(|| open(source))?;
     let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
     loop {
+        // Of a file that grows, no more than was announced.
+        let room = if source.growing { source.size.saturating_sub(bytes) } else { u64::MAX };
+        let most = usize::try_from(room).map_or(STEP, |room| room.min(STEP));
         let step = blocking(|| {
-            let read = read_once(&mut content, buffer)?;
+            let read = read_once(&mut content, &mut buffer[..most])?;
             hasher.update(&buffer[..read]);
             Ok::<_, std::io::Error>(read)
         });
@@ -45,7 +48,7 @@ async fn claim(id: u32, source: &Source, buffer: &mut [u8], watch: Watch<'_>) ->
         }
         yield_now().await;
     }
-    if bytes != source.size || blocking(|| changed(&content, &before)).is_some() {
+    if bytes != source.size || blocking(|| changed(source, &content, &before)).is_some() {
         return Ok(Hashed::Changed);
     }
     let hash = hasher.finalize().into();

@@ -49,12 +49,15 @@ const SYMBOLIC_LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
 const SYMBOLIC_LINK: i32 = 1920;
 
 /// How the file differs from what was announced, after all its bytes were read.
-pub(super) fn changed(content: &Content, before: &Metadata) -> Option<String> {
+pub(super) fn changed(source: &Source, content: &Content, before: &Metadata) -> Option<String> {
     let file = content.file()?;
     let after = match file.metadata() {
         Ok(after) => after,
         Err(error) => return Some(error.to_string()),
     };
+    if source.growing && after.len() >= source.announced(before.len()) {
+        return None;
+    }
     if after.len() != before.len() {
         return Some(format!("it had {} bytes and now has {}; send it again", before.len(), after.len()));
     }
