@@ -10,7 +10,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
-use tidewire_transfer::Event;
+use tidewire_transfer::{Event, PathText};
 
 /// Number of connections that may be lost in a row without progress. Chosen: as many restarts of a machine or
 /// of a router are no accident, and with the pauses between them they take half a minute at least.
@@ -76,7 +76,7 @@ impl Budget {
 }
 
 impl Confirmed {
-    fn note(&mut self, path: &str, bytes: u64) {
+    fn note(&mut self, path: &PathText, bytes: u64) {
         let path = self.hasher.hash_one(path);
         if self.bytes.get(&path).is_none_or(|before| *before < bytes) {
             self.bytes.insert(path, bytes);
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn resumed(budget: &Budget, offset: u64) {
-        budget.take(&Event::Resumed { path: "large", offset, size: 100 });
+        budget.take(&Event::Resumed { path: &PathText::of(b"large"), offset, size: 100 });
     }
 
     /// Number of losses after which nothing is left.
@@ -100,17 +100,18 @@ mod tests {
 
     #[test]
     fn issue_40_only_bytes_that_the_receiver_did_not_have_before_earn_attempts() {
+        let small = PathText::of(b"small");
         let mut budget = Budget::new();
         assert_eq!(losses(|| budget.on_lost()), LOSSES);
         // Connections that carry the same bytes again and again are no progress.
         let mut budget = Budget::new();
         resumed(&budget, 40);
-        budget.take(&Event::Kept { path: "small", bytes: 5, warning: None });
+        budget.take(&Event::Kept { path: &small, bytes: 5, warning: None });
         assert_eq!(budget.on_lost(), Left::Refilled);
         let again = |budget: &mut Budget| {
             budget.take(&Event::Bytes(1_000_000));
-            budget.take(&Event::Resumed { path: "small", offset: 5, size: 5 });
-            budget.take(&Event::Kept { path: "small", bytes: 5, warning: None });
+            budget.take(&Event::Resumed { path: &small, offset: 5, size: 5 });
+            budget.take(&Event::Kept { path: &small, bytes: 5, warning: None });
             // The receiver has less than before, and then the same.
             resumed(budget, 20);
             resumed(budget, 40);
@@ -124,7 +125,7 @@ mod tests {
             assert_eq!(budget.on_lost(), Left::Refilled);
             assert_eq!(budget.on_lost(), Left::Some);
         }
-        budget.take(&Event::Kept { path: "empty", bytes: 0, warning: None });
+        budget.take(&Event::Kept { path: &PathText::of(b"empty"), bytes: 0, warning: None });
         assert_eq!(budget.on_lost(), Left::Refilled);
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use tidewire_command::report::{Console, rate};
-use tidewire_transfer::{self as transfer, FileFailure};
+use tidewire_command::report::{Console, LEAST_FOR_OVERHEAD, rate};
+use tidewire_transfer::{self as transfer, FileFailure, PathText};
 
 /// Interval between two drawings of a bar.
 const BAR_PERIOD: Duration = Duration::from_millis(200);
@@ -33,7 +33,8 @@ enum Event<'a> {
     Progress(Progress),
     /// A file is complete at the receiver, or it failed.
     File {
-        path: &'a str,
+        #[serde(flatten)]
+        path: Path<'a>,
         /// Whether the file is complete, verified and under its final name.
         ok: bool,
         /// Its size, if it is complete.
@@ -51,7 +52,8 @@ enum Event<'a> {
     },
     /// An earlier session carried part of a file, or all of it, and this one goes on at `offset`.
     Resumed {
-        path: &'a str,
+        #[serde(flatten)]
+        path: Path<'a>,
         /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are
         /// discarded.
         offset: u64,
@@ -71,12 +73,33 @@ enum Event<'a> {
     },
 }
 
+/// A path in an event.
+#[derive(Serialize)]
+struct Path<'a> {
+    path: &'a str,
+    /// The bytes of a path that is not UTF-8, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+}
+
+impl<'a> Path<'a> {
+    fn of(path: &'a PathText) -> Self {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { path: path.text(), path_bytes: path.bytes().map(hex) }
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 struct Progress {
     /// Bytes of files written to the stream or read from it.
     bytes: u64,
     /// Bytes that the receiver had.
     resumed_bytes: u64,
+    /// Bytes of files read to compare them with what the other side has.
+    compared_bytes: u64,
+    /// Whether that grew since the last report.
+    #[serde(skip)]
+    comparing: bool,
     /// Bytes announced by the sender.
     total_bytes: u64,
     /// Rate over about the last second.
@@ -104,6 +127,7 @@ impl Progress {
 pub fn failed(console: &Console, failure: &FileFailure) {
     let FileFailure { path, reason, detail } = failure;
     let detail = (!detail.is_empty()).then_some(detail.as_str());
+    let path = Path::of(path);
     console.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail, warning: None });
     if !console.json() {
         console.warn(&format!("tidewire: {failure}"));
@@ -133,6 +157,8 @@ pub struct Meter {
     bytes: AtomicU64,
     /// Bytes that the receiver had.
     resumed: AtomicU64,
+    /// Bytes read to compare them.
+    compared: AtomicU64,
     /// Warnings that were told, and how many more files have them.
     warned: Mutex<Vec<(String, u64)>>,
 }
@@ -147,6 +173,7 @@ impl Meter {
             total: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
             warned: Mutex::default(),
         }
     }
@@ -158,9 +185,12 @@ impl Meter {
             transfer::Event::Bytes(bytes) => {
                 self.bytes.fetch_add(*bytes, Ordering::Relaxed);
             }
+            transfer::Event::Compared(bytes) => {
+                self.compared.fetch_add(*bytes, Ordering::Relaxed);
+            }
             transfer::Event::Resumed { path, offset, size } => {
                 self.resumed.fetch_add(*offset, Ordering::Relaxed);
-                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                self.console.event(&Event::Resumed { path: Path::of(path), offset: *offset, bytes: *size });
                 if offset < size {
                     let percent = 100.0 * *offset as f64 / (*size).max(1) as f64;
                     self.console.say(&format!("{path}: goes on at {percent:.0} %"));
@@ -168,7 +198,7 @@ impl Meter {
             }
             transfer::Event::Changed { path, offset, withdrawn, size } => {
                 self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed);
-                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                self.console.event(&Event::Resumed { path: Path::of(path), offset: *offset, bytes: *size });
                 let from = match offset {
                     0 => "its beginning".into(),
                     _ => format!("{:.0} %", 100.0 * *offset as f64 / (*size).max(1) as f64),
@@ -177,7 +207,8 @@ impl Meter {
             }
             transfer::Event::Kept { path, bytes, warning } => {
                 let (bytes, warning) = (Some(*bytes), *warning);
-                self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None, warning });
+                let file = Event::File { path: Path::of(path), ok: true, bytes, reason: None, detail: None, warning };
+                self.console.event(&file);
                 if let Some(warning) = warning.filter(|_| !self.console.json()) {
                     self.warn(path, warning);
                 }
@@ -187,7 +218,7 @@ impl Meter {
     }
 
     /// Warns of a complete file. The same warning of further files is only counted: it is the destination's.
-    fn warn(&self, path: &str, warning: &str) {
+    fn warn(&self, path: &PathText, warning: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, more)) = warned.iter_mut().find(|(text, _)| text == warning) {
             *more += 1;
@@ -224,10 +255,11 @@ impl Meter {
         };
         let mut ticks = tokio::time::interval(period);
         ticks.tick().await;
-        let mut before = (self.begun, 0);
+        let (mut before, mut compared) = ((self.begun, 0), 0);
         loop {
             ticks.tick().await;
-            let progress = self.progress(sample(), before.0, before.1);
+            let mut progress = self.progress(sample(), before.0, before.1);
+            progress.comparing = progress.compared_bytes > std::mem::replace(&mut compared, progress.compared_bytes);
             if before.0.elapsed() >= RATE_WINDOW {
                 before = (Instant::now(), progress.bytes);
             }
@@ -252,6 +284,8 @@ impl Meter {
         Progress {
             bytes,
             resumed_bytes,
+            compared_bytes: read(&self.compared),
+            comparing: false,
             total_bytes,
             rate_bps,
             eta_seconds: (bytes > 0).then(|| total_bytes.saturating_sub(bytes + resumed_bytes) as f64 / mean),
@@ -285,6 +319,9 @@ fn line(title: &str, progress: &Progress) -> String {
 
 fn describe(progress: &Progress) -> String {
     let mut text = rate(progress.rate_bps);
+    if progress.comparing {
+        let _ = write!(text, ", comparing: {} read", indicatif::DecimalBytes(progress.compared_bytes));
+    }
     if let Some(eta) = progress.eta_seconds {
         let _ = write!(text, ", {} left", indicatif::HumanDuration(Duration::from_secs_f64(eta.min(1e9))));
     }
@@ -297,8 +334,24 @@ fn describe(progress: &Progress) -> String {
     if let Some(repaired) = progress.repaired {
         let _ = write!(text, ", {repaired} repaired");
     }
-    if let Some(overhead) = progress.overhead {
+    if let Some(overhead) = progress.overhead.filter(|_| progress.bytes >= LEAST_FOR_OVERHEAD) {
         let _ = write!(text, ", overhead {:.1} %", 100.0 * overhead);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issue_40_progress_says_what_is_compared_and_no_overhead_of_a_few_bytes() {
+        let overhead = Some(1293.0);
+        let small = Progress { bytes: 6, overhead, ..Progress::default() };
+        assert_eq!(describe(&small), "0.0 bit/s");
+        let large = Progress { bytes: LEAST_FOR_OVERHEAD, overhead: Some(0.05), ..Progress::default() };
+        assert_eq!(describe(&large), "0.0 bit/s, overhead 5.0 %");
+        let comparing = Progress { compared_bytes: 3_200_000_000, comparing: true, ..Progress::default() };
+        assert_eq!(describe(&comparing), "0.0 bit/s, comparing: 3.20 GB read");
+    }
 }

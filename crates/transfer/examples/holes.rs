@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use blake3::hazmat::HasherExt;
 use tidewire_transfer::{
-    Attributes, Destination, Entry, GROUP, Key, Kind, Look, MAX_RECORD, Reason, Record, RecordWriter, receive, scan,
-    send,
+    Attributes, Destination, Encoding, Entry, GROUP, Key, Kind, Look, MAX_RECORD, Reason, Record, RecordWriter,
+    receive, scan, send,
 };
 use tokio::io::{AsyncReadExt, DuplexStream, duplex, split};
 use tokio::time::{Instant as Tick, sleep_until};
@@ -97,7 +97,7 @@ async fn flood(near: DuplexStream, marks: Vec<[u8; 32]>, mbit: Option<f64>) -> s
 fn file(id: u32, marks: &[[u8; 32]]) -> Vec<Record<'static>> {
     let path = format!("{id}").into_bytes();
     let (size, source) = (1 << 40, Key::of_path(&path));
-    let look = Look { id, kind: Kind::File, size, source, path };
+    let look = Look { id, kind: Kind::File, encoding: Encoding::Utf8, size, source, path };
     let entry = Entry { id, attributes: Attributes::default(), size, offset: 0, source };
     let mut records = vec![Record::Look(look), Record::Entry(entry)];
     for mark in marks {

@@ -44,7 +44,7 @@ impl Root {
         {
             use rustix::fs::ResolveFlags;
             let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            match rustix::fs::openat2(&*self.0, name.as_str(), READ, Mode::empty(), beneath) {
+            match rustix::fs::openat2(&*self.0, name.as_os_str(), READ, Mode::empty(), beneath) {
                 Err(error) if may_lack_openat2(error) => {}
                 opened => return Ok(opened?.into()),
             }
@@ -81,7 +81,7 @@ impl Root {
 
     /// Opens `name` for reading.
     pub(super) fn read(&self, name: &RelativePath) -> io::Result<File> {
-        File::open(self.0.join(name.as_str()))
+        File::open(self.0.join(name.as_os_str()))
     }
 }
 
@@ -104,6 +104,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::symlink;
 
+    use super::super::Encoding;
     use super::*;
 
     /// One of the two ways to open a file.
@@ -121,7 +122,8 @@ mod tests {
             let root = Root::open(&inside).unwrap();
             let read = |name: &str| -> io::Result<String> {
                 let mut text = String::new();
-                open(&root, &RelativePath::parse(name.as_bytes()).unwrap())?.read_to_string(&mut text)?;
+                open(&root, &RelativePath::parse(name.as_bytes(), Encoding::Utf8).unwrap())?
+                    .read_to_string(&mut text)?;
                 Ok(text)
             };
             assert_eq!(read("d/f").unwrap(), "mine");

@@ -7,6 +7,7 @@
 //! written through one handle at a time, in this process (`active`) and among processes (a lock on the file).
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,14 +18,15 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::existing::has_two_names;
 use super::hashing_time::HashingTime;
 use super::opening;
 use super::part::{Log, Part, Slot, Writing, lock};
 use super::part_file::{lock_existing, options, part_name, state_name};
-use super::quota::{Limits, Quota};
+use super::quota::{Charge, Limits, Quota};
 use super::refusal::{Refusal, refusal};
 use super::tree::Prefix;
-use super::{Entry, Key, Reason, RelativePath};
+use super::{Entry, Existing, Key, PathText, Reason, RelativePath};
 
 /// Name of the folder of parts.
 pub(super) const PARTS: &str = ".tidewire-parts";
@@ -42,11 +44,23 @@ type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
 pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
+    existing: Existing,
+    /// Whether symbolic links are made.
+    links: bool,
     /// The time of all sessions for hashes of holes, and for those of claims.
     holes: HashingTime,
     claims: HashingTime,
     /// Locked while parts, or the folder of parts, are made or removed.
     active: Mutex<Active>,
+}
+
+/// How a part begins.
+pub(super) enum Start {
+    New,
+    /// It is there, with this beginning.
+    Resumed(Prefix),
+    /// Its beginning is copied from this file.
+    Grown(Prefix, std::fs::File),
 }
 
 impl std::fmt::Debug for Writing {
@@ -60,7 +74,7 @@ impl Destination {
     /// exist, so that a mistyped path or a disk that is not mounted is an error.
     ///
     /// # Errors
-    /// The operating system's error when the folder cannot be created or opened.
+    /// The operating system's error when the folder cannot be created, opened or written to.
     pub fn open(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         super::mode::umask();
@@ -71,14 +85,43 @@ impl Destination {
             }
             opened => opened?,
         };
+        check_writable(&root)?;
         let now = Instant::now();
         let (holes, claims) = (HashingTime::for_holes(now), HashingTime::for_claims(now));
-        Ok(Self { root, quota: Arc::default(), holes, claims, active: Mutex::default() })
+        Ok(Self {
+            root,
+            quota: Arc::default(),
+            existing: Existing::default(),
+            links: false,
+            holes,
+            claims,
+            active: Mutex::default(),
+        })
     }
 
     /// The same destination with these limits.
     pub fn limited(self, limits: Limits) -> Self {
         Self { quota: Quota::new(limits), ..self }
+    }
+
+    /// The same destination, which does this with files that stand.
+    pub fn with_existing(self, existing: Existing) -> Self {
+        Self { existing, ..self }
+    }
+
+    /// The same destination, which makes the symbolic links that are sent.
+    pub fn with_links(self, links: bool) -> Self {
+        Self { links, ..self }
+    }
+
+    /// Whether symbolic links are made.
+    pub(super) fn makes_links(&self) -> bool {
+        self.links
+    }
+
+    /// What becomes of files that stand.
+    pub(super) fn existing(&self) -> Existing {
+        self.existing
     }
 
     /// The folder itself.
@@ -97,7 +140,7 @@ impl Destination {
     }
 
     /// The directory of `path`, if it is there, and the file's name in it. No link is followed.
-    pub(super) fn find<'a>(&self, path: &'a RelativePath) -> io::Result<(Dir, &'a str)> {
+    pub(super) fn find<'a>(&self, path: &'a RelativePath) -> io::Result<(Dir, &'a OsStr)> {
         let (parents, name) = path.split();
         let mut directory = self.root.try_clone()?;
         for parent in parents {
@@ -114,27 +157,30 @@ impl Destination {
         self.enter(&directory, name, u32::from(mode) | 0o700).map(|_| ())
     }
 
-    /// Starts the file of `entry`, which `peer` sends in `job`, or continues it after `prefix`. If a lost
-    /// connection of this peer still holds a part of the same source, the part is taken from it.
+    /// Starts the file of `entry` at `path` as `start` says; `log` says whose it is. If a lost connection of
+    /// this peer still holds a part of the same source, the part is taken from it.
     pub(super) fn create_file(
         &self,
         path: &RelativePath,
         entry: &Entry,
-        peer: Key,
-        job: Key,
-        prefix: Option<&Prefix>,
+        log: Log,
+        start: Start,
     ) -> Result<Part, Refusal> {
-        let key = Key::of_path(path.as_str().as_bytes());
-        let (parents, name) = path.split();
-        let directory = self.descend(parents)?;
+        let (key, stem) = (log.path, log.stem);
+        let (directory, name) = self.make_way(path)?;
+        // A file system that cannot have the name says so before any byte came.
+        if let Err(error) = directory.symlink_metadata(name)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(refusal(error));
+        }
         let mut active = self.active();
         let folder = self.create_parts()?;
-        let stem = Key::of_peers(peer, entry.source);
         let writing = if !same_file_system(&folder, &directory) {
             opening::loose(&directory, self.quota.charge(entry.size, 1)?)?
         } else {
+            let prefix = if let Start::Resumed(prefix) = &start { Some(prefix) } else { None };
             take_over(&active, stem, prefix);
-            let log = Log { peer, job, path: key, source: entry.source, stem, file: None };
             match prefix {
                 // The file itself and the bytes before `prefix` were charged when they arrived.
                 Some(prefix) => {
@@ -143,6 +189,10 @@ impl Destination {
                 }
                 None => opening::begin(folder, log, self.quota.charge(entry.size, 1)?)?,
             }
+        };
+        let writing = match start {
+            Start::Grown(prefix, from) => opening::grow(writing, &prefix, from)?,
+            Start::New | Start::Resumed(_) => writing,
         };
         let slot: Slot = Arc::new(Mutex::new(Some(writing)));
         active.retain(|_, slot| slot.strong_count() > 0);
@@ -222,16 +272,27 @@ impl Destination {
     fn create_parts(&self) -> Result<Dir, Refusal> {
         match self.root.open_dir_nofollow(PARTS) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_directory(&self.root, PARTS, 0o700).map_err(refusal)?;
+                make_directory(&self.root, PARTS.as_ref(), 0o700).map_err(refusal)?;
                 self.root.open_dir_nofollow(PARTS)
             }
             opened => opened,
         }
-        .map_err(|error| blocked(&self.root, PARTS, error))
+        .map_err(|error| blocked(&self.root, PARTS.as_ref(), error))
+    }
+
+    /// Opens the directory of `path`, and makes missing ones. Returns the name in it.
+    pub(super) fn make_way<'a>(&self, path: &'a RelativePath) -> Result<(Dir, &'a OsStr), Refusal> {
+        let (parents, name) = path.split();
+        Ok((self.descend(parents)?, name))
+    }
+
+    /// Charges one file without bytes.
+    pub(super) fn charge_one(&self) -> Result<Charge, Refusal> {
+        self.quota.charge(0, 1)
     }
 
     /// Opens the directory with these names, and makes missing ones.
-    fn descend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<Dir, Refusal> {
+    fn descend<'a>(&self, names: impl Iterator<Item = &'a OsStr>) -> Result<Dir, Refusal> {
         let mut directory = self.root.try_clone().map_err(refusal)?;
         for name in names {
             directory = self.enter(&directory, name, 0o777)?;
@@ -240,7 +301,7 @@ impl Destination {
     }
 
     /// Opens the directory `name` of `parent`. Makes it if it is missing.
-    fn enter(&self, parent: &Dir, name: &str, mode: u32) -> Result<Dir, Refusal> {
+    fn enter(&self, parent: &Dir, name: &OsStr, mode: u32) -> Result<Dir, Refusal> {
         match parent.open_dir_nofollow(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut charge = self.quota.charge(0, 1)?;
@@ -252,6 +313,23 @@ impl Destination {
         }
         .map_err(|error| blocked(parent, name, error))
     }
+}
+
+/// Finds out at once that nothing can be put into a folder, and not file by file. If the system does not
+/// tell, it may be.
+#[cfg(unix)]
+fn check_writable(folder: &Dir) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, accessat};
+    use rustix::io::Errno;
+    match accessat(folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(error @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_writable(_: &Dir) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates the folder `path` with mode 0700 and the umask. A folder that another process created meanwhile is
@@ -267,7 +345,7 @@ fn create_private(path: &Path) -> io::Result<()> {
 }
 
 /// Makes a directory, unless it was just made by another process.
-fn make_directory(parent: &Dir, name: &str, mode: u32) -> io::Result<()> {
+fn make_directory(parent: &Dir, name: &OsStr, mode: u32) -> io::Result<()> {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "a mode is what changes it"))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -290,12 +368,13 @@ fn take_over(active: &Active, stem: Key, prefix: Option<&Prefix>) {
 }
 
 /// Why the directory `name` could not be opened.
-fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
+fn blocked(parent: &Dir, name: &OsStr, error: io::Error) -> Refusal {
+    let text = PathText::of(name.as_encoded_bytes());
     match parent.symlink_metadata(name) {
         Ok(found) if found.is_symlink() => {
-            (Reason::PathRefused, format!("`{name}` is a symbolic link at the destination"))
+            (Reason::PathRefused, format!("`{text}` is a symbolic link at the destination"))
         }
-        Ok(found) if !found.is_dir() => (Reason::Unwritable, format!("`{name}` is in the way: it is not a directory")),
+        Ok(found) if !found.is_dir() => (Reason::Unwritable, format!("`{text}` is in the way: it is not a directory")),
         _ => refusal(error),
     }
 }
@@ -337,7 +416,8 @@ fn look(folder: &Dir, name: &str, stem: &str, active: &Active) -> Look {
         return Look::InUse;
     }
     let checkpoint = || {
-        let bytes = folder.symlink_metadata(name).ok()?.len();
+        // A part with two names is a complete file, whose rename was cut off.
+        let bytes = folder.symlink_metadata(name).ok().filter(|found| !has_two_names(found))?.len();
         let mut reading = OpenOptions::new();
         reading.read(true).follow(FollowSymlinks::No);
         let mut state = folder.open_with(format!("{stem}.state"), &reading).ok()?;

@@ -97,7 +97,7 @@ mod tests {
 
     use tokio::io::duplex;
 
-    use crate::{Attributes, Destination, Entry, Event, Key, Kind, Look, Record, RecordWriter, receive};
+    use crate::{Attributes, Destination, Encoding, Entry, Event, Key, Kind, Look, Record, RecordWriter, receive};
 
     use super::*;
 
@@ -110,7 +110,7 @@ mod tests {
         let mut records = RecordWriter::open(near).await.unwrap();
         let path = b"holes".to_vec();
         let (id, size, source) = (0, 1 << 17, Key::of_path(&path));
-        let look = Look { id, kind: Kind::File, size, source, path };
+        let look = Look { id, kind: Kind::File, encoding: Encoding::Utf8, size, source, path };
         let entry = Entry { id, attributes: Attributes::default(), size, offset: 0, source };
         let total = Record::Total { files: 1, bytes: size, job: Key::default() };
         for record in [total, Record::Look(look), Record::Entry(entry), Record::Zeros(1 << 17)] {

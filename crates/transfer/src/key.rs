@@ -44,6 +44,13 @@ impl Key {
         Self::derive("tidewire 3 transfer source", &[&inode.to_be_bytes(), &size.to_be_bytes(), &seconds, &nanos])
     }
 
+    /// The key of a file that `peer` delivered as `path`, by its size and its modification time there,
+    /// with what else is noted.
+    pub(super) fn of_delivery(peer: Self, path: Self, stands: (u64, i64, i64), rest: &[u8]) -> Self {
+        let (size, seconds, nanos) = (stands.0.to_be_bytes(), stands.1.to_be_bytes(), stands.2.to_be_bytes());
+        Self::derive("tidewire 3 transfer delivery", &[&peer.0, &path.0, &size, &seconds, &nanos, rest])
+    }
+
     /// Each part is hashed with its length, so that no two lists have the same bytes.
     fn derive(context: &str, parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(context);

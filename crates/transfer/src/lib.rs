@@ -9,17 +9,24 @@
 mod beneath;
 mod checkpoint;
 mod content;
+mod delivered;
 mod destination;
 mod durable;
+mod existing;
 mod flushing;
+mod followed;
+mod growth;
 mod hashing_time;
 mod kept;
 mod key;
+mod link_target;
+mod links;
 mod mode;
 mod opening;
 mod part;
 mod part_file;
 mod path;
+mod path_text;
 mod quota;
 mod receiver;
 mod record;
@@ -30,18 +37,21 @@ mod source;
 mod standing;
 mod tree;
 
+use std::path::Path;
 use std::{fmt, io};
 
 pub use checkpoint::Checkpoint;
 pub use destination::Destination;
+pub use existing::Existing;
 pub use key::Key;
-pub use path::{PathError, RelativePath};
+pub use path::{Encoding, PathError, RelativePath};
+pub use path_text::PathText;
 pub use quota::Limits;
 pub use receiver::receive;
-pub use record::{Attributes, Claim, Entry, Have, Kind, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use record::{Attributes, Claim, Entry, Have, Kind, Link, Look, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use refusal::is_damage;
 pub use sender::send;
-pub use source::{Found, ScanError, Source, scan};
+pub use source::{Found, Links, ScanError, Scanning, Source, scan, scan_with};
 pub use tree::{GROUP, Prefix};
 
 /// The reason why a file did not arrive, as on the wire (`docs/transfer.md` section 3).
@@ -69,6 +79,8 @@ pub enum Reason {
     Aborted = 9,
     /// The file exceeds `--max-bytes` or `--max-files` of the receiver.
     OverQuota = 10,
+    /// A file of this name stands at the destination and is kept.
+    Exists = 11,
     /// A reason of a later version.
     Unknown = 255,
 }
@@ -86,6 +98,7 @@ impl Reason {
             8 => Self::Mismatch,
             9 => Self::Aborted,
             10 => Self::OverQuota,
+            11 => Self::Exists,
             _ => Self::Unknown,
         }
     }
@@ -103,6 +116,7 @@ impl Reason {
             Self::Mismatch => "mismatch",
             Self::Aborted => "aborted",
             Self::OverQuota => "over quota",
+            Self::Exists => "exists",
             Self::Unknown => "unknown",
         }
     }
@@ -112,7 +126,7 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFailure {
     /// Its path, as it is; whoever prints it escapes it.
-    pub path: String,
+    pub path: PathText,
     /// The kind of failure.
     pub reason: Reason,
     /// The error text of the operating system or the peer, not escaped.
@@ -120,8 +134,13 @@ pub struct FileFailure {
 }
 
 impl FileFailure {
-    fn new(path: impl fmt::Display, reason: Reason, detail: impl fmt::Display) -> Self {
-        Self { path: path.to_string(), reason, detail: detail.to_string() }
+    fn new(path: PathText, reason: Reason, detail: impl fmt::Display) -> Self {
+        Self { path, reason, detail: detail.to_string() }
+    }
+
+    /// The failure of a file of this machine.
+    fn of(path: &Path, reason: Reason, detail: impl fmt::Display) -> Self {
+        Self::new(PathText::of_path(path), reason, detail)
     }
 }
 
@@ -144,10 +163,12 @@ pub enum Event<'a> {
     },
     /// Further bytes of files were written to the stream or read from it.
     Bytes(u64),
+    /// Further bytes of files were read to compare them with what the other side has.
+    Compared(u64),
     /// The receiver has part of a file, or all of it, and this session goes on from there.
     Resumed {
         /// Its path, as it is; whoever prints it escapes it.
-        path: &'a str,
+        path: &'a PathText,
         /// Bytes that the receiver already had.
         offset: u64,
         /// Bytes of the file.
@@ -156,7 +177,7 @@ pub enum Event<'a> {
     /// A file is sent from here although an earlier session carried more of it, because it has changed.
     Changed {
         /// Its path, as it is; whoever prints it escapes it.
-        path: &'a str,
+        path: &'a PathText,
         /// Bytes that are still the same.
         offset: u64,
         /// Bytes that were reported as resumed before, and are not the same.
@@ -167,7 +188,7 @@ pub enum Event<'a> {
     /// A file is kept: hash verified, flushed, under its final name.
     Kept {
         /// Its path, as it is; whoever prints it escapes it.
-        path: &'a str,
+        path: &'a PathText,
         /// Its size.
         bytes: u64,
         /// What the destination could not do for it: its mode, its time, a flush. Not escaped.
@@ -197,7 +218,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts a file of `bytes`, of which earlier sessions had carried the first `resumed`.
-    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, warning: Option<&str>, watch: Watch<'_>) {
+    fn keep(&mut self, path: &PathText, bytes: u64, resumed: u64, warning: Option<&str>, watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
         self.resumed += resumed;

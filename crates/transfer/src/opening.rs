@@ -9,7 +9,9 @@ use std::time::Instant;
 use cap_std::fs::Dir;
 
 use super::Reason;
+use super::existing::has_two_names;
 use super::flushing::Unflushed;
+use super::growth::Growth;
 use super::part::{Log, Writing};
 use super::part_file::{create, lock_existing, lock_file, options, part_name};
 use super::quota::Charge;
@@ -39,7 +41,9 @@ pub(super) fn resume(
     let part = part_name(log.stem);
     let gone = || (Reason::Unwritable, "what was there of it is gone; send it again".into());
     let mut file = lock_existing(&folder, &part)?.ok_or_else(gone)?;
-    if file.metadata().map_err(refusal)?.len() < prefix.offset() {
+    if folder.symlink_metadata(&part).is_ok_and(|found| has_two_names(&found))
+        || file.metadata().map_err(refusal)?.len() < prefix.offset()
+    {
         return Err(gone());
     }
     let mut state = folder.open_with(log.state_name(), &options()).map_err(refusal)?.into_std();
@@ -61,7 +65,26 @@ pub(super) fn loose(directory: &Dir, charge: Charge) -> Result<Writing, Refusal>
     Ok(writing(folder, part, file, charge, None))
 }
 
+/// Lets a new part begin with `prefix`, which is copied from another file.
+pub(super) fn grow(mut writing: Writing, prefix: &Prefix, from: std::fs::File) -> Result<Writing, Refusal> {
+    writing.file.seek(SeekFrom::Start(prefix.offset())).map_err(refusal)?;
+    let (tree, growth) = (Tree::new(Some(prefix)), Some(Growth::new(from)));
+    Ok(Writing { tree, beginning: Some(prefix.clone()), growth, ..writing })
+}
+
 fn writing(folder: Dir, part: String, file: std::fs::File, charge: Charge, log: Option<Log>) -> Writing {
     let unflushed = Unflushed::new(Instant::now());
-    Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, beginning: None, log }
+    Writing {
+        folder,
+        part,
+        file,
+        tree: Tree::new(None),
+        flushed: 0,
+        unflushed,
+        charge,
+        begun: 0,
+        beginning: None,
+        growth: None,
+        log,
+    }
 }

@@ -6,6 +6,7 @@
 //! checkpoint never covers bytes that are not on the disk. A part that is dropped before it is complete
 //! removes itself, unless a later session can continue it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,17 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::checkpoint::Checkpoint;
+use super::delivered::Note;
 use super::durable::{Warning, flush_bytes, flush_file, flush_folder, optional};
+use super::existing::{Claimed, identity};
 use super::flushing::Unflushed;
+use super::growth::{Copying, Growth};
 use super::part_file::{create, state_name};
 use super::quota::Charge;
 use super::refusal::{Refusal, is_damage, refusal};
 use super::standing::Standing;
 use super::tree::{Prefix, Tree};
-use super::{Attributes, Entry, Key, Reason, mode};
+use super::{Attributes, Entry, Existing, Key, Reason, mode};
 
 /// Zeros for hashing a skipped run. They are not written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -46,6 +50,8 @@ pub(super) struct Writing {
     pub(super) begun: u64,
     /// What this session continues.
     pub(super) beginning: Option<Prefix>,
+    /// Where this beginning is copied from, if it is another file's.
+    pub(super) growth: Option<Growth>,
     /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
 }
@@ -70,17 +76,26 @@ pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A file that has its final name.
+pub(super) struct Committed {
+    pub(super) name: OsString,
+    /// Which file that is.
+    pub(super) identity: Option<Key>,
+    /// What could not be done for it.
+    pub(super) warning: Warning,
+}
+
 /// An incomplete file.
 pub(super) struct Part {
     slot: Slot,
     directory: Dir,
-    name: String,
+    name: OsString,
     path: Key,
 }
 
 impl Part {
     /// The part in `slot` will become `name` in `directory`, which is `path`.
-    pub(super) fn new(slot: Slot, directory: Dir, name: &str, path: Key) -> Self {
+    pub(super) fn new(slot: Slot, directory: Dir, name: &OsStr, path: Key) -> Self {
         Self { slot, directory, name: name.to_owned(), path }
     }
 
@@ -122,8 +137,10 @@ impl Part {
                 return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
             }
             let Some(prefix) = writing.tree.prefix() else { return Ok(()) };
-            let Writing { folder, file, log: Some(log), flushed, unflushed, .. } = writing else { return Ok(()) };
-            if !unflushed.is_due(Instant::now()) {
+            let Writing { folder, file, log: Some(log), flushed, unflushed, growth, .. } = writing else {
+                return Ok(());
+            };
+            if growth.as_ref().is_some_and(|growth| !growth.is_done()) || !unflushed.is_due(Instant::now()) {
                 return Ok(());
             }
             stretch(file, bytes)?;
@@ -136,15 +153,20 @@ impl Part {
         })
     }
 
-    /// What this session continues, opened for reading.
-    pub(super) fn beginning(&self) -> Option<(File, Prefix)> {
+    /// What this session continues, opened for reading, and how it is copied into the part if it is another
+    /// file's.
+    pub(super) fn beginning(&self) -> Option<(File, Prefix, Option<Copying>)> {
         let slot = lock(&self.slot);
         let writing = slot.as_ref()?;
         let prefix = writing.beginning.clone()?;
+        if let Some(growth) = &writing.growth {
+            let (file, copying) = growth.begin(&writing.file).ok()?;
+            return Some((file, prefix, Some(copying)));
+        }
         let mut reading = OpenOptions::new();
         reading.read(true).follow(FollowSymlinks::No);
         let file = writing.folder.open_with(&writing.part, &reading).ok()?;
-        Some((file.into_std(), prefix))
+        Some((file.into_std(), prefix, None))
     }
 
     /// Drops what is there from `offset` on, where a subtree ends of what this session continues. A file of
@@ -159,32 +181,40 @@ impl Part {
             if let Some(log) = &mut writing.log {
                 log.go_back(announced, kept).map_err(refusal)?;
             }
-            writing.flushed = offset;
+            // What was not copied yet is not there.
+            let copied = writing.growth.as_ref().is_none_or(Growth::is_done);
+            writing.flushed = if copied { offset } else { 0 };
             writing.file.set_len(offset).map_err(refusal)?;
             writing.file.seek(SeekFrom::Start(offset)).map_err(refusal)?;
             Ok(())
         })
     }
 
-    /// Verifies size and hash, flushes, and renames the file to its final name. Returns what could not be
-    /// done.
+    /// Verifies size and hash, flushes, and renames the file to its final name.
     ///
-    /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
-    /// there. After the rename the file is no part any more. A directory's flush that tells a failed disk is
-    /// an error, because the rename may not survive a power failure; the file stays complete.
-    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32], standing: &mut Standing) -> Result<Warning, Refusal> {
+    /// Refuses the name if it leads to a file that `standing` knows under another path, or to one that
+    /// `existing` keeps, and otherwise adds it to `standing`. After the rename the file is no part any
+    /// more. A directory's flush that tells a failed disk is an error, because the rename may not survive
+    /// a power failure; the file stays complete.
+    pub(super) fn commit(
+        self,
+        entry: &Entry,
+        hash: [u8; 32],
+        standing: &mut Standing,
+        (existing, claimed): (Existing, &Claimed),
+    ) -> Result<Committed, Refusal> {
         let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
         let finished = writing
             .verify(entry, hash)
             .and_then(|()| standing.check(&self.directory, &self.name, path))
-            .and_then(|()| writing.finish(entry, &self.directory, &self.name));
-        let of_file = match finished {
-            Ok(warning) => warning,
+            .and_then(|()| writing.finish(entry, (&self.directory, &self.name), (existing, claimed)));
+        let (name, of_file) = match finished {
+            Ok(finished) => finished,
             Err(refusal) => {
                 drop(slot);
-                if refusal.0 == Reason::Mismatch {
+                if matches!(refusal.0, Reason::Mismatch | Reason::Exists) {
                     self.discard();
                 }
                 return Err(refusal);
@@ -193,10 +223,12 @@ impl Part {
         writing.charge.settle_all();
         let Some(Writing { file, .. }) = slot.take() else { return Err(taken_over()) };
         drop(slot);
-        if let Ok(there) = self.directory.symlink_metadata(&self.name) {
-            standing.insert(&there, path);
+        let there = self.directory.symlink_metadata(&name).ok();
+        if let Some(there) = &there {
+            standing.insert(there, path);
         }
-        Ok(join([of_file, flush_folder(&self.directory, &file)?]))
+        let warning = join([of_file, flush_folder(&self.directory, &file)?]);
+        Ok(Committed { name, identity: there.as_ref().map(identity), warning })
     }
 
     /// Removes everything that was written, so that nobody continues it.
@@ -254,18 +286,24 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns what could not
-    /// be done.
-    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Warning, Refusal> {
+    /// Gives the file its mode and time, flushes it, and renames it to its final name, or to another one.
+    /// Returns this name, and what could not be done.
+    fn finish(
+        &mut self,
+        entry: &Entry,
+        to: (&Dir, &OsStr),
+        (existing, claimed): (Existing, &Claimed),
+    ) -> Result<(OsString, Warning), Refusal> {
         stretch(&self.file, entry.size)?;
         let of_attributes = set_attributes(&self.file, entry.attributes)?;
+        Note { delivery: claimed.delivery, prefix: self.tree.prefix() }.write(&self.file);
         let of_bytes = flush_file(&self.file)?;
-        self.folder.rename(&self.part, directory, name).map_err(refusal)?;
+        let name = existing.put((&self.folder, &self.part), to, claimed)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
-        Ok(join([of_attributes, of_bytes]))
+        Ok((name, join([of_attributes, of_bytes])))
     }
 
     /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete

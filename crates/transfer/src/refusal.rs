@@ -11,6 +11,9 @@ pub(super) type Refusal = (Reason, String);
 
 /// The reason on the wire for an error of the operating system.
 pub(super) fn refusal(error: io::Error) -> Refusal {
+    if is_impossible_name(&error) {
+        return (Reason::PathRefused, format!("the file system of the destination cannot have its name: {error}"));
+    }
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let detail = match error.kind() {
         io::ErrorKind::FileTooLarge => {
@@ -19,6 +22,18 @@ pub(super) fn refusal(error: io::Error) -> Refusal {
         _ => error.to_string(),
     };
     (if full { Reason::NoSpace } else { Reason::Unwritable }, detail)
+}
+
+/// Whether a file system says that no file of it can have this name. macOS says it of names that are not
+/// UTF-8, and ext4 of those in a folder that folds names strictly.
+#[cfg(unix)]
+fn is_impossible_name(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::ILSEQ)
+}
+
+#[cfg(not(unix))]
+fn is_impossible_name(_: &io::Error) -> bool {
+    false
 }
 
 /// Whether an error says that the disk, the way to it or the machine has failed. Other errors of a call that
@@ -71,6 +86,14 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn a_name_that_a_file_system_cannot_have_is_the_reason() {
+        let (reason, detail) = refusal(Errno::ILSEQ.into());
+        assert_eq!(reason, Reason::PathRefused);
+        assert!(detail.contains("cannot have its name"), "{detail}");
+        assert_eq!(refusal(Errno::ACCESS.into()).0, Reason::Unwritable);
+    }
 
     #[test]
     fn a_failed_disk_differs_from_a_call_that_a_file_system_lacks() {

@@ -7,6 +7,7 @@
 //! files are known. Further files are not compared.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 
 use cap_std::fs::{Dir, Metadata};
 
@@ -35,7 +36,7 @@ impl Standing {
 
     /// Refuses `name` in `directory`, which is `path`, if it leads to a file that the job has put under
     /// another path.
-    pub(super) fn check(&self, directory: &Dir, name: &str, path: Key) -> Result<(), Refusal> {
+    pub(super) fn check(&self, directory: &Dir, name: &OsStr, path: Key) -> Result<(), Refusal> {
         let there = directory.symlink_metadata(name).ok().as_ref().and_then(identity);
         match there.and_then(|identity| self.0.get(&identity)) {
             Some(other) if *other != path => {

@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidewire_transfer::{
-    Attributes, Claim, Destination, Key, Kind, Look, Record, RecordReader, RecordWriter, TransferError, receive,
+    Attributes, Claim, Destination, Encoding, Event, Key, Kind, Look, Record, RecordReader, RecordWriter,
+    TransferError, receive, scan, send,
 };
 use tokio::io::{duplex, split};
 
@@ -15,7 +17,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 fn file(id: u32, path: &str, size: u64) -> Record<'static> {
     let path = path.as_bytes().to_vec();
-    Record::Look(Look { id, kind: Kind::File, size, source: Key::of_path(&path), path })
+    Record::Look(Look { id, kind: Kind::File, encoding: Encoding::Utf8, size, source: Key::of_path(&path), path })
 }
 
 fn claim(id: u32, content: &[u8]) -> Record<'static> {
@@ -82,4 +84,27 @@ fn a_claim_is_answered_with_yes_or_no() {
     let done = Record::Done { announced: 1, unsent: 0 };
     let early = converse(&[file(0, "f", 7), claim(0, b"CONTENT"), done], &inside, 4);
     assert!(matches!(early, Err(TransferError::Unexpected("DONE"))));
+}
+
+#[test]
+fn issue_40_both_sides_say_how_much_they_read_to_compare() {
+    const SIZE: u64 = 3_000_000;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [&from, &to] {
+        let file = fs::File::create(folder.path().join("sparse")).unwrap();
+        file.set_len(SIZE).unwrap();
+    }
+    let found = scan(&[from.path().join("sparse")]).unwrap();
+    let destination = Destination::open(to.path()).unwrap();
+    let (here, there) = (AtomicU64::new(0), AtomicU64::new(0));
+    let note = |count: &AtomicU64, event: Event<'_>| {
+        if let Event::Compared(bytes) = event {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
+    };
+    let (watch_here, watch_there) = (|event: Event<'_>| note(&here, event), |event: Event<'_>| note(&there, event));
+    let (near, far) = duplex(1 << 20);
+    let (sent, _) =
+        run(async { tokio::join!(send(near, &found, &watch_here), receive(far, &destination, None, &watch_there)) });
+    assert_eq!((sent.unwrap().resumed, here.into_inner(), there.into_inner()), (SIZE, SIZE, SIZE));
 }

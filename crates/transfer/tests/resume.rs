@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tidewire_transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
+use tidewire_transfer::{Destination, Event, Existing, GROUP, Outcome, Reason, receive, scan, send};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, copy, duplex, split};
 use tokio::sync::Notify;
 
@@ -33,8 +33,8 @@ fn note(told: &Mutex<Told>) -> impl Fn(Event<'_>) + Send + Sync {
     |event| {
         let mut told = told.lock().unwrap();
         match event {
-            Event::Resumed { path, offset, .. } => told.resumed.push((path.into(), offset)),
-            Event::Changed { path, .. } => told.changed.push(path.into()),
+            Event::Resumed { path, offset, .. } => told.resumed.push((path.to_string(), offset)),
+            Event::Changed { path, .. } => told.changed.push(path.to_string()),
             Event::Failed(failure) => told.failed.push(failure.reason),
             Event::Bytes(bytes) => told.moved += bytes,
             _ => {}
@@ -56,11 +56,11 @@ async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
     let _ = tokio::join!(forth, copy(&mut far_read, &mut near_write));
 }
 
-/// Sends `paths` until `most` bytes have passed. Returns the receiver's outcome, and the events of receiver
-/// and sender.
+/// Sends `paths` until `most` bytes have passed, to a receiver that replaces what stands. Returns the
+/// receiver's outcome, and the events of receiver and sender.
 fn session(paths: &[PathBuf], to: &Path, most: u64) -> (Option<Outcome>, Told, Told) {
     let found = scan(paths).unwrap();
-    let destination = Destination::open(to).unwrap();
+    let destination = Destination::open(to).unwrap().with_existing(Existing::Replace);
     let (here, there) = (Mutex::default(), Mutex::default());
     let received = run(async {
         let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));

@@ -2,14 +2,15 @@
 //! changed or hostile ever has a final name.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tidewire_transfer::{
-    Attributes, Claim, Destination, Entry, Event, GROUP, Have, Key, Kind, Look, MAX_RECORD, Outcome, Reason, Record,
-    RecordReader, RecordWriter, TransferError, receive, scan, send,
+    Attributes, Claim, Destination, Encoding, Entry, Event, Existing, GROUP, Have, Key, Kind, Look, MAX_RECORD,
+    Outcome, Reason, Record, RecordReader, RecordWriter, TransferError, receive, scan, send,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
 
@@ -29,7 +30,7 @@ struct Seen {
 impl Seen {
     fn watch(&self) -> impl Fn(Event<'_>) + Send + Sync {
         |event| match event {
-            Event::Failed(failure) => self.failures.lock().unwrap().push((failure.path.clone(), failure.reason)),
+            Event::Failed(failure) => self.failures.lock().unwrap().push((failure.path.to_string(), failure.reason)),
             Event::Bytes(bytes) => *self.bytes.lock().unwrap() += bytes,
             _ => {}
         }
@@ -68,7 +69,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 
 fn look(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
     let path = path.as_bytes().to_vec();
-    Record::Look(Look { id, kind, size, source: Key::of_path(&path), path })
+    Record::Look(Look { id, kind, encoding: Encoding::of(&path), size, source: Key::of_path(&path), path })
 }
 
 fn announced(id: u32, path: &str, size: u64, offset: u64) -> Record<'static> {
@@ -89,9 +90,9 @@ fn claim(id: u32, content: &[u8]) -> Record<'static> {
 /// The RESULTs of a receiver: ids, and why they failed.
 type Results = Vec<(u32, Option<Reason>)>;
 
-/// Sends `records` to a receiver. Returns how it ended and its RESULTs.
+/// Sends `records` to a receiver that replaces what stands. Returns how it ended and its RESULTs.
 fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
-    let destination = Destination::open(to).unwrap();
+    let destination = Destination::open(to).unwrap().with_existing(Existing::Replace);
     let (near, far) = duplex(1 << 20);
     run(async {
         let hostile = async {
@@ -117,10 +118,26 @@ fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, R
     })
 }
 
-fn name() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-z]{1,8}", "[ -.0-~]{1,12}", "\\PC{1,20}", Just("ü日本 語".to_owned())]
-        .prop_map(|name| name.replace('/', "_"))
-        .prop_filter("a name", |name| !matches!(name.as_str(), "." | "..") && name.len() <= 255 && !name.contains('\0'))
+/// A name: text, or any bytes where a system has such names.
+fn name() -> impl Strategy<Value = OsString> {
+    let text = prop_oneof!["[a-z]{1,8}", "[ -.0-~]{1,12}", "\\PC{1,20}", Just("ü日本 語".to_owned())];
+    #[cfg(unix)]
+    let name = prop_oneof![4 => text.prop_map(String::into_bytes), 1 => prop::collection::vec(any::<u8>(), 1..12)];
+    #[cfg(not(unix))]
+    let name = text.prop_map(String::into_bytes);
+    name.prop_map(|name| name.into_iter().map(|byte| if byte == b'/' { b'_' } else { byte }).collect::<Vec<_>>())
+        .prop_filter("a name", |name| !matches!(&name[..], b"." | b"..") && name.len() <= 255 && !name.contains(&0))
+        .prop_map(os_string)
+}
+
+#[cfg(unix)]
+fn os_string(bytes: Vec<u8>) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+#[cfg(not(unix))]
+fn os_string(bytes: Vec<u8>) -> OsString {
+    String::from_utf8(bytes).unwrap().into()
 }
 
 fn content() -> impl Strategy<Value = Vec<u8>> {
@@ -129,22 +146,6 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 1..40),
         (1usize..200_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
     ]
-}
-
-#[test]
-fn a_missing_destination_is_created_for_its_owner_and_a_missing_parent_is_an_error() {
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    fs::write(from.path().join("a"), b"a").unwrap();
-    let new = to.path().join("new");
-    let ((sent, _), _) = transfer(&[from.path().join("a")], &new);
-    assert_eq!((sent.kept, fs::read(new.join("a")).unwrap()), (1, b"a".to_vec()));
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&new).unwrap().permissions());
-        assert_eq!(mode & 0o077, 0, "others may enter: mode {mode:o}");
-    }
-    let error = Destination::open(&to.path().join("missing/new")).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
     for most in (0..900).step_by(step) {
         let to = tempfile::tempdir().unwrap();
         fs::write(to.path().join("a"), b"old").unwrap();
-        let destination = Destination::open(to.path()).unwrap();
+        let destination = Destination::open(to.path()).unwrap().with_existing(Existing::Replace);
         let received = run(async {
             let (near, middle_near) = duplex(PIPE);
             let (middle_far, far) = duplex(PIPE);
@@ -321,6 +322,55 @@ fn hostile_paths_are_refused_and_others_go_on() {
     assert_eq!(results[8], (8, Some(Reason::NotAFile)));
     assert_eq!(results[9], (9, Some(Reason::PathRefused)));
     assert_eq!(results[10], (10, None));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "something was written outside");
+}
+
+/// The LOOK of a file of one byte, with a path that need not be what `encoding` says.
+fn look_at(id: u32, encoding: Encoding, path: &[u8]) -> Record<'static> {
+    let (kind, source) = (Kind::File, Key::of_path(path));
+    Record::Look(Look { id, kind, encoding, size: 1, source, path: path.to_vec() })
+}
+
+#[test]
+#[cfg(unix)]
+fn hostile_names_of_bytes_are_refused_and_others_go_on() {
+    use std::os::unix::ffi::OsStringExt;
+    let outside = tempfile::tempdir().unwrap();
+    let inside = outside.path().join("inside");
+    fs::create_dir(&inside).unwrap();
+    std::os::unix::fs::symlink(outside.path(), inside.join(os_string(b"l\xff".to_vec()))).unwrap();
+    let raw = Encoding::Raw;
+    let hostile: [(Encoding, &[u8]); 10] = [
+        (raw, b"../\xff"),
+        (raw, b"/tmp/\xff"),
+        (raw, b"\xff/../../x"),
+        (raw, b"\xff\0"),
+        (raw, b"\xff//x"),
+        (raw, b"l\xff/x"),
+        (raw, b".tidewire-parts/\xff"),
+        // Not what is said of them, so that no name has two forms.
+        (raw, b"text"),
+        (Encoding::Utf8, b"\xff"),
+        (Encoding::Other(2), b"text"),
+    ];
+    let mut records = Vec::new();
+    for (id, (encoding, path)) in (0..).zip(hostile.into_iter().chain([(raw, &b"d\xff/good\xe9"[..])])) {
+        let entry = announced(id, "", 1, 0);
+        records.extend([
+            look_at(id, encoding, path),
+            entry,
+            Record::Chunk(b"x"),
+            Record::End(blake3::hash(b"x").into()),
+        ]);
+    }
+    records.push(Record::Done { announced: 11, unsent: 0 });
+    let (received, results) = play(&records, &inside);
+    assert_eq!(received.unwrap(), Outcome { kept: 1, bytes: 1, failed: 10, ..Outcome::default() });
+    for (id, reason) in &results[..10] {
+        assert_eq!(*reason, Some(Reason::PathRefused), "{:?}", hostile[*id as usize]);
+    }
+    let good = inside.join(OsString::from_vec(b"d\xff/good\xe9".to_vec()));
+    assert_eq!(fs::read(good).unwrap(), b"x");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "something was written outside");
 }
 

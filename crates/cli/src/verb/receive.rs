@@ -20,7 +20,7 @@ use tidewire_command::exit::{Exit, Failure, OrExit};
 use tidewire_command::interrupt::unless_interrupted;
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::{Console, Event, Role, Summary};
-use tidewire_transfer::{self as transfer, Destination, Limits, Outcome};
+use tidewire_transfer::{self as transfer, Destination, Existing, Limits, Outcome};
 
 use super::send::{cut_off, judge};
 
@@ -41,6 +41,12 @@ pub struct Args {
     /// Accept at most this many files and folders in all, then refuse more. The default is no limit
     #[arg(long, value_name = "N")]
     max_files: Option<u64>,
+    /// What to do if another file has the name of an arriving one
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    existing: OnExisting,
+    /// Make the symbolic links that senders keep (send --links keep), if they lead nowhere outside the folder
+    #[arg(long)]
+    links: bool,
     /// Exit after one transfer, with the exit code of that transfer
     #[arg(long)]
     once: bool,
@@ -52,6 +58,31 @@ pub struct Args {
     pub(super) output: Output,
     #[command(flatten)]
     coding: Coding,
+}
+
+/// The choices of `--existing`.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum OnExisting {
+    /// Replace what the same sender delivered here before, and refuse the file otherwise
+    #[default]
+    Update,
+    /// Replace the other file
+    Replace,
+    /// Refuse the file
+    Keep,
+    /// Give the arriving file another name, as in `name (2).txt`
+    Rename,
+}
+
+impl From<OnExisting> for Existing {
+    fn from(chosen: OnExisting) -> Self {
+        match chosen {
+            OnExisting::Update => Self::Update,
+            OnExisting::Replace => Self::Replace,
+            OnExisting::Keep => Self::Keep,
+            OnExisting::Rename => Self::Rename,
+        }
+    }
 }
 
 /// Receives until Ctrl-C, or one transfer with `--once`.
@@ -72,7 +103,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
         Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}{advice}", args.dir.display()))
     })?;
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
-    let destination = Arc::new(destination.limited(limits));
+    let destination = Arc::new(destination.limited(limits).with_existing(args.existing.into()).with_links(args.links));
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let (config, _watching) = args.watch.begin("receive", config, &console)?;
     let (endpoint, links) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;

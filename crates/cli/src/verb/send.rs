@@ -22,7 +22,7 @@ use crate::session::{self, CUT_OFF, DONE};
 use crate::ssh::{self, FarVerb, Host, quote_path};
 use crate::watch::WatchArgs;
 use crate::way::{Reach, Way};
-use tidewire_transfer::{self as transfer, Found, Outcome, TransferError, Watch, scan};
+use tidewire_transfer::{self as transfer, Found, Links, Outcome, Scanning, TransferError, Watch, scan_with};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -38,6 +38,13 @@ pub struct Args {
     /// used. A file with a colon in its name needs a slash before it, as in ./a:b
     #[arg(required = true, value_name = "PATH... LINK|[USER@]HOST:FOLDER")]
     arguments: Vec<OsString>,
+    /// What to do with symbolic links
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    links: OnLink,
+    /// Send of each file what it has now, even if it grows meanwhile, as a log does. The same command
+    /// later sends what was added
+    #[arg(long)]
+    growing: bool,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -46,6 +53,29 @@ pub struct Args {
     pub(super) output: Output,
     #[command(flatten)]
     coding: Coding,
+}
+
+/// The choices of `--links`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum OnLink {
+    /// Report them and send the rest
+    #[default]
+    Skip,
+    /// Send them as links, if they are relative and lead nowhere outside the named path. The receiver
+    /// needs --links
+    Keep,
+    /// Send what they lead to, if that lies in a named path
+    Follow,
+}
+
+impl From<OnLink> for Links {
+    fn from(chosen: OnLink) -> Self {
+        match chosen {
+            OnLink::Skip => Self::Skip,
+            OnLink::Keep => Self::Keep,
+            OnLink::Follow => Self::Follow,
+        }
+    }
 }
 
 /// Sends the named files and folders.
@@ -57,8 +87,10 @@ pub struct Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (paths, goal) = split(args.arguments)?;
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
-    let found = scan(&paths).or_exit(Exit::Usage)?;
-    if found.sources.is_empty() {
+    let scanning = Scanning { links: args.links.into(), growing: args.growing };
+    let found = scan_with(&paths, scanning).or_exit(Exit::Usage)?;
+    tell_left_out(&found, &console);
+    if found.is_empty() {
         found.failures.iter().for_each(|failure| failed(&console, failure));
         return Err(Failure::message(
             Exit::LocalIo,
@@ -66,7 +98,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         ));
     }
     let (config, _watching) = args.watch.begin("send", config, &console)?;
-    let way = unless_interrupted(goal.way(&args.reach, &args.coding, &console)).await?;
+    let way = unless_interrupted(goal.way(&args.reach, &args.coding, args.links, &console)).await?;
     let mut budget = Budget::new();
     let mut attempts = Attempts::new(FIRST_PAUSE, Some(RETRY_TIME));
     let mut begun = Instant::now();
@@ -98,6 +130,24 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         }
         let summary = session::transfer_summary(&stats, Role::Sender, sent.as_ref().ok(), elapsed);
         return console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)));
+    }
+}
+
+/// Says once what of the files is not sent.
+fn tell_left_out(found: &Found, console: &Console) {
+    if found.skipped_links > 0 {
+        let links = match found.skipped_links {
+            1 => "1 symbolic link is".to_owned(),
+            count => format!("{count} symbolic links are"),
+        };
+        console.say(&format!("{links} not sent; --links keep or --links follow sends what can be sent of them"));
+    }
+    if found.hard_links > 0 {
+        let files = match found.hard_links {
+            1 => "1 file has".to_owned(),
+            count => format!("{count} files have"),
+        };
+        console.say(&format!("{files} further names (hard links); each name that is sent becomes a file of its own"));
     }
 }
 
@@ -199,13 +249,14 @@ impl Goal {
         }
     }
 
-    /// The way there. It starts the far end of a host.
-    async fn way(self, reach: &Reach, coding: &Coding, console: &Console) -> Result<Way, Failure> {
+    /// The way there. It starts the far end of a host, which makes the links that are kept.
+    async fn way(self, reach: &Reach, coding: &Coding, links: OnLink, console: &Console) -> Result<Way, Failure> {
         match self {
             Self::Link(link) => reach.link(*link, console),
             Self::Host(host, folder) => {
                 let folder = quote_path(&folder).or_exit(Exit::Usage)?;
-                let words = format!("{}--once --dir {folder}", coding.far_words());
+                let links = if links == OnLink::Keep { "--links " } else { "" };
+                let words = format!("{}--once {links}--dir {folder}", coding.far_words());
                 reach.host(&host, FarVerb::Receive, ssh::SEND_SILENCE, &words, console).await
             }
         }

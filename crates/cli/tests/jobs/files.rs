@@ -1,7 +1,10 @@
 //! What a receiver allows the files of its peers: a mode under its umask, space, and separate parts.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +41,146 @@ fn modes_arrive_under_the_umask_of_the_receiver() {
         assert_eq!(mode(&into.join("from").join(name)), wanted, "{name}");
     }
     assert_eq!(mode(&into.join("from")), 0o700);
+}
+
+#[test]
+fn names_that_are_not_utf_8_arrive_and_are_told_with_their_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("from"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    // The byte at the end is no UTF-8. ESC would change the colours of a terminal.
+    let name = OsStr::from_bytes(b"caf\xe9\x1b[31m");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join(name), b"content").unwrap();
+    let mut receiver =
+        Running::spawn(tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sent = tidewire(&["send", "--json"]).arg(&from).arg(&link).output().unwrap();
+    assert_eq!(sent.status.code(), Some(0));
+    let (code, received) = receiver.end();
+    assert_eq!(code, Some(0));
+    for lines in [schema::lines(&sent.stdout), received] {
+        let file = lines.iter().find(|line| line["event"] == "file" && line["bytes"] == 7).unwrap();
+        assert_eq!(file["path"], "from/caf\\xe9\u{1b}[31m");
+        assert_eq!(file["path_bytes"], "66726f6d2f636166e91b5b33316d");
+        assert!(lines.iter().any(|line| line["path"] == "from" && line["path_bytes"].is_null()), "{lines:?}");
+    }
+    assert_eq!(fs::read(into.join("from").join(name)).unwrap(), b"content");
+}
+
+#[test]
+fn a_file_that_stands_is_told_at_both_ends_and_kept_or_replaced() {
+    for (existing, code) in [(&[][..], 7), (&["--existing", "keep"], 7), (&["--existing", "replace"], 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, into) = (folder.path().join("f"), folder.path().join("into"));
+        fs::create_dir(&into).unwrap();
+        fs::write(&from, b"theirs").unwrap();
+        fs::write(into.join("f"), b"mine").unwrap();
+        let mut receive = tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]);
+        let mut receiver = Running::spawn(receive.arg(&into).args(existing));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send", "--json"]).arg(&from).arg(&link).output().unwrap();
+        let (received, lines) = receiver.end();
+        assert_eq!((sent.status.code(), received), (Some(code), Some(code)), "{existing:?}");
+        for lines in [schema::lines(&sent.stdout), lines] {
+            let file = lines.iter().find(|line| line["event"] == "file").unwrap();
+            assert_eq!((file["ok"] == true, file["reason"] == "exists"), (code == 0, code != 0), "{file}");
+        }
+        assert_eq!(fs::read(into.join("f")).unwrap(), if code == 0 { &b"theirs"[..] } else { b"mine" });
+    }
+}
+
+#[test]
+fn links_arrive_if_both_ends_want_them_and_skipped_ones_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("f"), b"content").unwrap();
+    std::os::unix::fs::symlink("f", from.join("l")).unwrap();
+    let send = |links: &[&str], consent: Option<&str>| {
+        let into = tempfile::tempdir_in(folder.path()).unwrap();
+        let mut receive = tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]);
+        let mut receiver = Running::spawn(receive.arg(into.path()).args(consent));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send"]).arg(&from).arg(&link).args(links).output().unwrap();
+        receiver.end();
+        let arrived = fs::read_link(into.path().join("from/l")).map(|target| target.into_os_string());
+        (sent.status.code(), String::from_utf8(sent.stderr).unwrap(), arrived.ok(), into)
+    };
+    let (code, said, arrived, _) = send(&[], Some("--links"));
+    assert!(code == Some(7) && arrived.is_none() && said.contains("1 symbolic link is not sent"), "{said}");
+    let (code, said, arrived, _) = send(&["--links", "keep"], Some("--links"));
+    assert_eq!((code, arrived), (Some(0), Some("f".into())), "{said}");
+    let (code, said, arrived, _) = send(&["--links", "keep"], None);
+    assert!(code == Some(7) && arrived.is_none() && said.contains("receive --links"), "{said}");
+    let (code, said, _, into) = send(&["--links", "follow"], None);
+    assert_eq!((code, fs::read(into.path().join("from/l")).unwrap()), (Some(0), b"content".to_vec()), "{said}");
+}
+
+#[test]
+fn a_log_that_has_grown_brings_only_what_was_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, into) = (folder.path().join("log"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    let mut bytes = vec![7; (4 << 20) + 1_000];
+    for added in [0, 500] {
+        bytes.extend(std::iter::repeat_n(9, added));
+        fs::write(&log, &bytes).unwrap();
+        let receive = ["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"];
+        let mut receiver = Running::spawn(tidewire(&receive).arg(&into));
+        let link = receiver.line()["link"].as_str().unwrap().to_owned();
+        let sent = tidewire(&["send", "--json", "--growing"]).arg(&log).arg(&link).output().unwrap();
+        assert_eq!((sent.status.code(), receiver.end().0), (Some(0), Some(0)));
+        let lines = schema::lines(&sent.stdout);
+        let tally = lines.iter().find(|line| line["event"] == "tally").unwrap();
+        let wanted = if added == 0 { bytes.len() } else { 1_500 };
+        assert_eq!(tally["moved_bytes"], wanted, "{tally}");
+        assert!(fs::read(into.join("log")).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_ends_receive_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("into");
+    fs::create_dir(&into).unwrap();
+    fs::set_permissions(&into, fs::Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = tidewire(&["receive", "--listen", "127.0.0.1:0", "--dir"]);
+    command.arg(&into);
+    // Root may write everywhere, so another user tries, who has to reach the program.
+    if rustix::process::geteuid().is_root() {
+        let program = folder.path().join("tidewire");
+        fs::copy(command.get_program(), &program).unwrap();
+        let arguments: Vec<_> = command.get_args().map(OsStr::to_owned).collect();
+        command = std::process::Command::new(program);
+        command.args(arguments).env("TIDEWIRE_CONFIG", "/dev/null").uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("cannot receive into") && said.lines().count() == 1 && output.stdout.is_empty(), "{said}");
+}
+
+#[test]
+fn hard_links_are_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("from"), folder.path().join("into"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&into).unwrap();
+    fs::write(from.join("a"), b"content").unwrap();
+    fs::hard_link(from.join("a"), from.join("b")).unwrap();
+    let receive = ["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"];
+    let mut receiver = Running::spawn(tidewire(&receive).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sent = tidewire(&["send"]).arg(&from).arg(&link).output().unwrap();
+    let said = String::from_utf8(sent.stderr).unwrap();
+    assert_eq!((sent.status.code(), said.matches("hard links").count()), (Some(0), 1), "{said}");
+    assert!(said.contains("2 files have"), "{said}");
+    // Seven bytes are carried twice, and what packets cost beside them says nothing.
+    assert!(!said.contains("overhead"), "{said}");
+    receiver.end();
+    assert_eq!(fs::read(into.join("from/b")).unwrap(), b"content");
 }
 
 #[test]

@@ -86,7 +86,8 @@ class Destination:
     """A folder that receives files, with limits over all transfers into it.
 
     Several connections may share one. The folder is made, for this user alone, if it is missing; its parent
-    has to exist.
+    has to exist. A file that stands there is replaced only if the same sender delivered it, as with
+    `tidewire receive --existing update`.
 
     Args:
         folder: where the files go.

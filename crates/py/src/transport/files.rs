@@ -90,11 +90,12 @@ impl Counts {
             Event::Bytes(bytes) => drop(self.moved.fetch_add(*bytes, Ordering::Relaxed)),
             Event::Resumed { offset, .. } => drop(self.resumed.fetch_add(*offset, Ordering::Relaxed)),
             Event::Changed { withdrawn, .. } => drop(self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed)),
+            Event::Compared(_) => {}
             Event::Kept { .. } => drop(self.kept.fetch_add(1, Ordering::Relaxed)),
             Event::Failed(failure) => {
                 let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
                 if failures.len() < MOST_FAILURES {
-                    failures.push((failure.path.clone(), failure.reason.name(), failure.detail.clone()));
+                    failures.push((failure.path.to_string(), failure.reason.name(), failure.detail.clone()));
                 }
             }
         }

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use crate::durable::Warning;
 use crate::record::{Record, RecordWriter};
 use crate::refusal::Refusal;
-use crate::{Event, FileFailure, Outcome, Reason, TransferError, Watch};
+use crate::{Event, FileFailure, Outcome, PathText, Reason, TransferError, Watch};
 
 /// The direction to the sender.
 pub(super) struct Answers<'a, W> {
@@ -38,7 +38,7 @@ impl<'a, W: AsyncWrite + Unpin> Answers<'a, W> {
     pub(super) async fn kept(
         &self,
         id: u32,
-        name: &str,
+        name: &PathText,
         (bytes, resumed): (u64, u64),
         warning: Warning,
     ) -> Result<(), TransferError> {
@@ -47,17 +47,17 @@ impl<'a, W: AsyncWrite + Unpin> Answers<'a, W> {
         state.records.write(&Record::Result { id, failure: None, detail: warning.as_deref().unwrap_or_default() }).await
     }
 
-    /// Tells the user of a file that is there already.
-    pub(super) fn resumed(&self, event: Event<'_>) {
+    /// Tells the user what happens beside the answers.
+    pub(super) fn tell(&self, event: Event<'_>) {
         (self.watch)(event);
     }
 
     /// Answers that an entry is not kept.
-    pub(super) async fn failed(&self, id: u32, name: &str, refusal: Refusal) -> Result<(), TransferError> {
+    pub(super) async fn failed(&self, id: u32, name: &PathText, refusal: Refusal) -> Result<(), TransferError> {
         let mut state = self.state.lock().await;
         let (reason, detail) = refusal;
         state.full |= matches!(reason, Reason::NoSpace | Reason::OverQuota);
-        let failure = FileFailure::new(name, reason, detail);
+        let failure = FileFailure::new(name.clone(), reason, detail);
         state.outcome.fail(&failure, self.watch);
         state.records.write(&Record::Result { id, failure: Some(reason), detail: &failure.detail }).await
     }

@@ -15,13 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::sync::{mpsc, oneshot};
 
 use self::answers::Answers;
-use self::comparing::{Beginning, Comparing};
+use self::comparing::{Beginning, Comparing, Verdict};
 use super::destination::Destination;
 use super::part::Part;
-use super::record::{Claim, Entry, Kind, Look, Record, RecordReader, RecordWriter};
+use super::record::{Claim, Entry, Kind, Link, Look, Record, RecordReader, RecordWriter};
 use super::refusal::Refusal;
 use super::session::{Session, WINDOW, path};
-use super::{Event, Key, Outcome, Reason, TransferError, Watch, blocking};
+use super::{Event, Key, Outcome, PathText, Reason, RelativePath, TransferError, Watch, blocking};
 
 /// Receives one transfer into `destination` from `peer`, whose key is `None` if both sides share a secret.
 ///
@@ -46,8 +46,16 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
     let ((claims, claimed), (beginnings, begun)) = (mpsc::channel(WINDOW), mpsc::channel(1));
     let comparing = Comparing { destination, session: &session, answers: &answers };
     let (answering, under_way) = (&answers, None);
-    let receiver =
-        Receiver { answers: answering, watch, claims, beginnings, under_way, session: &session, announced: 0 };
+    let receiver = Receiver {
+        answers: answering,
+        watch,
+        claims,
+        beginnings,
+        under_way,
+        session: &session,
+        announced: 0,
+        linking: false,
+    };
     tokio::try_join!(receiver.run(records, destination), comparing.run(claimed), comparing.prove(begun))?;
     Ok(answers.outcome().await)
 }
@@ -61,23 +69,25 @@ fn lock<'l, 's>(session: &'l Mutex<Session<'s>>) -> MutexGuard<'l, Session<'s>> 
 struct UnderWay {
     look: Look,
     entry: Entry,
-    name: String,
+    name: PathText,
     /// `None` once it has failed and was answered. Its bytes are then dropped.
     part: Option<Part>,
     /// Whether the beginning that it continues is what was written, if it does.
-    proof: Option<oneshot::Receiver<bool>>,
+    proof: Option<oneshot::Receiver<Verdict>>,
 }
 
 struct Receiver<'a, 's, W> {
     answers: &'a Answers<'a, W>,
     watch: Watch<'a>,
     /// To the comparing side.
-    claims: mpsc::Sender<(Claim, Look)>,
+    claims: mpsc::Sender<(Claim, Look, RelativePath)>,
     beginnings: mpsc::Sender<Beginning>,
     // Dropped before the session, which removes the folder of parts if it is empty.
     under_way: Option<UnderWay>,
     session: &'a Mutex<Session<'s>>,
     announced: u32,
+    /// Whether LINKs have begun. Only they and DONE may then follow.
+    linking: bool,
 }
 
 impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
@@ -87,10 +97,15 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         destination: &Destination,
     ) -> Result<(), TransferError> {
         loop {
-            match records.next().await? {
+            let record = records.next().await?;
+            if self.linking && !matches!(record, Record::Link(_) | Record::Done { .. }) {
+                return Err(TransferError::Unexpected("file after LINK"));
+            }
+            match record {
+                Record::Link(link) => self.link(link).await?,
                 Record::Look(look) => self.look(look).await?,
                 Record::Claim(claim) => self.claim(claim)?,
-                Record::Skip(id) => drop(lock(self.session).close(id, "SKIP")?),
+                Record::Skip(id) => lock(self.session).skip(id)?,
                 Record::Entry(entry) => self.begin(entry).await?,
                 Record::Chunk(bytes) => {
                     let length = bytes.len() as u64;
@@ -125,10 +140,23 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
     }
 
     fn claim(&mut self, claim: Claim) -> Result<(), TransferError> {
-        let look = lock(self.session).claim(&claim)?;
+        let (look, standing) = lock(self.session).claim(&claim)?;
         // There is room for each open LOOK, and the other side ends when this one has.
-        let _ = self.claims.try_send((claim, look));
+        let _ = self.claims.try_send((claim, look, standing));
         Ok(())
+    }
+
+    async fn link(&mut self, link: Link) -> Result<(), TransferError> {
+        if self.under_way.is_some() {
+            return Err(TransferError::Unexpected("LINK"));
+        }
+        lock(self.session).next_link(link.id)?;
+        (self.linking, self.announced) = (true, self.announced.saturating_add(1));
+        let name = PathText::of(&link.path);
+        match blocking(|| lock(self.session).make_link(&link)) {
+            Ok(warning) => self.answers.kept(link.id, &name, (0, 0), warning).await,
+            Err(refusal) => self.answers.failed(link.id, &name, refusal).await,
+        }
     }
 
     async fn begin(&mut self, entry: Entry) -> Result<(), TransferError> {
@@ -137,7 +165,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         }
         let look = lock(self.session).close(entry.id, "ENTRY")?;
         self.announced = self.announced.saturating_add(1);
-        let name = String::from_utf8_lossy(&look.path).into_owned();
+        let name = PathText::of(&look.path);
         match blocking(|| open(&mut lock(self.session), &look, &entry)) {
             Ok(Opened::Directory) => self.answers.kept(entry.id, &name, (0, 0), None).await,
             Ok(Opened::Part(part)) => {
@@ -159,13 +187,13 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
     }
 
     /// Has the first bytes of a part, which this session continues, read again.
-    async fn prove(&mut self, part: &Part, bytes: u64) -> Option<oneshot::Receiver<bool>> {
+    async fn prove(&mut self, part: &Part, bytes: u64) -> Option<oneshot::Receiver<Verdict>> {
         let (verdict, proof) = oneshot::channel();
         // What cannot be read is not proven. The other side ends when this one has.
         if bytes > 0
-            && let Some((file, prefix)) = blocking(|| part.beginning())
+            && let Some((file, prefix, copying)) = blocking(|| part.beginning())
         {
-            let _ = self.beginnings.send(Beginning { file, prefix, verdict }).await;
+            let _ = self.beginnings.send(Beginning { file, prefix, copying, verdict }).await;
         }
         (bytes > 0).then_some(proof)
     }
@@ -212,12 +240,12 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, '_, W> {
         let UnderWay { look, entry, name, part, proof } =
             self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
         let Some(part) = part else { return Ok(()) };
-        let damaged = match proof {
-            Some(proof) => !proof.await.unwrap_or(false),
-            None => false,
+        let proven = match proof {
+            Some(proof) => proof.await.unwrap_or(Ok(false)),
+            None => Ok(true),
         };
         let ended = blocking(|| {
-            if damaged {
+            if !proven? {
                 part.discard();
                 return Err((Reason::Mismatch, "what was there of it is damaged; send it again".into()));
             }

@@ -2,8 +2,11 @@
 //! no bytes left, except an ENTRY and a TALLY, where they belong to later versions.
 
 use super::{
-    Attributes, Claim, Entry, Have, Key, Kind, Look, MAX_DETAIL, MAX_RECORD, Prefix, Reason, Record, TransferError,
+    Attributes, Claim, Encoding, Entry, Have, Key, Kind, Link, Look, MAX_DETAIL, MAX_RECORD, Prefix, Reason, Record,
+    TransferError,
 };
+
+use crate::link_target::MAX_TARGET;
 
 /// Bits of a mode that are transferred: no set-user-id, set-group-id or sticky bit.
 pub(crate) const PERMISSIONS: u16 = 0o777;
@@ -20,6 +23,7 @@ const LOOK: u8 = 0x09;
 const CLAIM: u8 = 0x0a;
 const SKIP: u8 = 0x0b;
 const BACK: u8 = 0x0c;
+const LINK: u8 = 0x0d;
 const RESULT: u8 = 0x11;
 const TALLY: u8 = 0x12;
 const HAVE: u8 = 0x13;
@@ -54,6 +58,10 @@ pub(super) fn emit(record: &Record<'_>, out: &mut Vec<u8>) -> u8 {
         Record::Look(look) => {
             emit_look(look, out);
             LOOK
+        }
+        Record::Link(link) => {
+            emit_link(link, out);
+            LINK
         }
         Record::Claim(claim) => {
             put(&claim.id.to_be_bytes());
@@ -119,11 +127,27 @@ fn emit_look(look: &Look, out: &mut Vec<u8>) {
         Kind::Other(kind) => kind,
     };
     out.extend_from_slice(&look.id.to_be_bytes());
-    out.push(kind);
+    out.extend_from_slice(&[kind, encoding_byte(look.encoding)]);
     out.extend_from_slice(&look.size.to_be_bytes());
     out.extend_from_slice(&look.source.0);
     out.extend_from_slice(&(look.path.len() as u16).to_be_bytes());
     out.extend_from_slice(&look.path);
+}
+
+fn encoding_byte(encoding: Encoding) -> u8 {
+    match encoding {
+        Encoding::Utf8 => 0,
+        Encoding::Raw => 1,
+        Encoding::Other(encoding) => encoding,
+    }
+}
+
+fn emit_link(link: &Link, out: &mut Vec<u8>) {
+    out.extend_from_slice(&link.id.to_be_bytes());
+    out.push(encoding_byte(link.encoding));
+    out.extend_from_slice(&(link.path.len() as u16).to_be_bytes());
+    out.extend_from_slice(&link.path);
+    out.extend_from_slice(&link.target);
 }
 
 fn emit_entry(entry: &Entry, out: &mut Vec<u8>) {
@@ -197,6 +221,7 @@ pub(super) fn parse(kind: u8, body: &[u8]) -> Result<Record<'_>, TransferError> 
         ZEROS => ("ZEROS", parse_zeros(body)),
         LOOK => ("LOOK", parse_look(body)),
         CLAIM => ("CLAIM", parse_claim(body)),
+        LINK => ("LINK", parse_link(body)),
         SKIP => ("SKIP", body.u32().and_then(|id| body.end(Record::Skip(id)))),
         BACK => ("BACK", body.u64().and_then(|offset| body.end(Record::Back(offset)))),
         HAVE => ("HAVE", parse_have(body)),
@@ -228,10 +253,30 @@ fn parse_look<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
         1 => Kind::Directory,
         kind => Kind::Other(kind),
     };
+    let encoding = parse_encoding(body)?;
     let (size, source) = (body.u64()?, body.array().map(Key)?);
+    let path = parse_path(body)?;
+    body.end(Record::Look(Look { id, kind, encoding, size, source, path }))
+}
+
+fn parse_link<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let (id, encoding, path) = (body.u32()?, parse_encoding(body)?, parse_path(body)?);
+    let target = body.0.to_vec();
+    (1..=MAX_TARGET).contains(&target.len()).then_some(Record::Link(Link { id, encoding, path, target }))
+}
+
+fn parse_encoding(body: &mut Body<'_>) -> Option<Encoding> {
+    Some(match body.u8()? {
+        0 => Encoding::Utf8,
+        1 => Encoding::Raw,
+        encoding => Encoding::Other(encoding),
+    })
+}
+
+/// A path behind its length.
+fn parse_path(body: &mut Body<'_>) -> Option<Vec<u8>> {
     let length = body.array().map(u16::from_be_bytes)?;
-    let path = body.take(usize::from(length))?.to_vec();
-    body.end(Record::Look(Look { id, kind, size, source, path }))
+    Some(body.take(usize::from(length))?.to_vec())
 }
 
 fn parse_claim<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::yield_now;
 
 use super::tree::Prefix;
-use super::{Key, Reason, TransferError};
+use super::{Encoding, Key, Reason, TransferError};
 
 mod body;
 
@@ -48,6 +48,8 @@ pub struct Look {
     pub id: u32,
     /// Its kind.
     pub kind: Kind,
+    /// What the bytes of its path are.
+    pub encoding: Encoding,
     /// Size of the file in bytes.
     pub size: u64,
     /// Key under which the receiver stores the beginning of the file.
@@ -91,6 +93,19 @@ pub struct Claim {
     pub hash: [u8; 32],
 }
 
+/// The body of a LINK: a symbolic link. It has no LOOK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number, in the order of the LOOKs.
+    pub id: u32,
+    /// What the bytes of its path are.
+    pub encoding: Encoding,
+    /// Its path, not checked yet.
+    pub path: Vec<u8>,
+    /// Where it leads, not checked yet.
+    pub target: Vec<u8>,
+}
+
 /// What a receiver has of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Have {
@@ -124,6 +139,8 @@ pub enum Record<'a> {
     Skip(u32),
     /// The next file or directory.
     Entry(Entry),
+    /// A symbolic link.
+    Link(Link),
     /// Bytes of the current entry.
     Chunk(&'a [u8]),
     /// This number of bytes of it, all zero.

@@ -9,10 +9,10 @@ use tokio::io::AsyncWrite;
 use super::ledger::{Hashed, Ledger};
 use super::opening::{changed, open};
 use crate::content::{Content, read_once};
-use crate::record::{Entry, Kind, Look, Record, RecordWriter};
-use crate::source::{Found, Source, attributes, key, show};
+use crate::record::{Entry, Kind, Link, Look, Record, RecordWriter};
+use crate::source::{Found, Source, attributes, key};
 use crate::tree::{Prefix, Tree};
-use crate::{Event, FileFailure, Reason, TransferError, Watch, blocking};
+use crate::{Encoding, Event, FileFailure, PathText, Reason, TransferError, Watch, blocking};
 
 pub(super) struct Announcer<'a, W> {
     records: RecordWriter<W>,
@@ -28,7 +28,7 @@ pub(super) struct Announcer<'a, W> {
 /// A file that is being sent.
 struct Sending<'a> {
     id: u32,
-    name: String,
+    name: PathText,
     source: &'a Source,
     content: Content,
     before: Metadata,
@@ -62,6 +62,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
                 None => self.ledger.written().await,
             }
         }
+        self.links().await?;
         let announced = self.announced + self.ledger.claims();
         self.records.write(&Record::Done { announced, unsent: self.unsent }).await?;
         // A receiver that has read DONE reads no more and may stop the stream before its end arrives. TALLY
@@ -85,10 +86,24 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
         }
         let looks = asked.clone().zip(&self.found.sources[asked.start as usize..]).map(|(id, source)| {
             let kind = if source.directory { Kind::Directory } else { Kind::File };
-            let path = source.name.as_str().into();
-            Record::Look(Look { id, kind, size: source.size, source: source.key, path })
+            let path = source.name.as_bytes();
+            let encoding = Encoding::of(path);
+            Record::Look(Look { id, kind, encoding, size: source.size, source: source.key, path: path.into() })
         });
         self.records.write_all(looks).await
+    }
+
+    /// Announces the links, which come last.
+    async fn links(&mut self) -> Result<(), TransferError> {
+        let first = self.found.sources.len() as u32;
+        for (id, link) in (first..).zip(&self.found.links) {
+            self.ledger.link(id);
+            self.announced += 1;
+            let path = link.name.as_bytes();
+            let (encoding, path, target) = (Encoding::of(path), path.to_vec(), link.target.clone());
+            self.records.write(&Record::Link(Link { id, encoding, path, target })).await?;
+        }
+        Ok(())
     }
 
     async fn skip(&mut self, id: u32, failure: FileFailure) -> Result<(), TransferError> {
@@ -124,7 +139,7 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
         content: Content,
         before: Metadata,
     ) -> Result<(), TransferError> {
-        let (size, now, name) = (content.size(&before), key(source, &before), source.name.to_string());
+        let (size, now, name) = (source.announced(content.size(&before)), key(source, &before), source.name.text());
         let (offered, other_version) = self.ledger.beginning(id);
         let beginning = offered.filter(|prefix| now == source.key && prefix.offset() < size);
         let offset = beginning.as_ref().map_or(0, Prefix::offset);
@@ -147,12 +162,12 @@ impl<'a, W: AsyncWrite + Unpin> Announcer<'a, W> {
         let Sending { source, content, before, tree, .. } = sending;
         match sent {
             Sent::Refused => self.records.write(&Record::Abort(Reason::Aborted)).await,
-            Sent::Failed(reason, detail) => self.abort(FileFailure::new(show(&source.path), reason, detail)).await,
-            Sent::All => match (blocking(|| changed(&content, &before)), tree.finish()) {
+            Sent::Failed(reason, detail) => self.abort(FileFailure::of(&source.path, reason, detail)).await,
+            Sent::All => match (blocking(|| changed(source, &content, &before)), tree.finish()) {
                 (None, Some(hash)) => self.records.write(&Record::End(hash.into())).await,
                 (detail, _) => {
                     let detail = detail.unwrap_or_default();
-                    self.abort(FileFailure::new(show(&source.path), Reason::Changed, detail)).await
+                    self.abort(FileFailure::of(&source.path, Reason::Changed, detail)).await
                 }
             },
         }

@@ -22,10 +22,10 @@ pub(super) async fn gather(
             Record::Differs(id) => ledger.differs(id)?,
             Record::Result { id, failure, detail } => {
                 let answered = ledger.answer(id, failure.is_none()).ok_or(TransferError::Unexpected("RESULT"))?;
-                let name = &found.sources[id as usize].name;
+                let path = found.name(id).text();
                 match failure {
                     None => {
-                        let (path, size) = (name.to_string(), answered.bytes);
+                        let size = answered.bytes;
                         if answered.claimed {
                             watch(Event::Resumed { path: &path, offset: size, size });
                         }
@@ -35,7 +35,7 @@ pub(super) async fn gather(
                     Some(Reason::Aborted) => {}
                     Some(reason) => {
                         let detail = format!("at the receiver: {detail}");
-                        outcome.fail(&FileFailure::new(name, reason, detail), watch);
+                        outcome.fail(&FileFailure::new(path, reason, detail), watch);
                     }
                 }
             }

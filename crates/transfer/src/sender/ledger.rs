@@ -68,8 +68,9 @@ pub(super) struct Ledger {
 }
 
 struct State {
+    /// Those with a LOOK, then the links.
     entries: Vec<Progress>,
-    /// Whether each entry is a file.
+    /// Whether each entry with a LOOK is a file.
     files: Vec<bool>,
     /// The next entry to ask about.
     next: usize,
@@ -91,7 +92,7 @@ struct State {
 impl Ledger {
     pub(super) fn new(found: &Found) -> Self {
         let state = State {
-            entries: vec![Progress::Unasked; found.sources.len()],
+            entries: vec![Progress::Unasked; found.sources.len() + found.links.len()],
             files: found.sources.iter().map(|source: &Source| !source.directory).collect(),
             next: 0,
             open: 0,
@@ -117,7 +118,7 @@ impl Ledger {
     /// once.
     pub(super) fn ask(&self) -> Range<u32> {
         let mut state = self.state();
-        let count = BATCH.min(state.entries.len() - state.next);
+        let count = BATCH.min(state.files.len() - state.next);
         if state.open + count > WINDOW {
             return 0..0;
         }
@@ -137,7 +138,9 @@ impl Ledger {
     /// Takes the answer to a LOOK.
     pub(super) fn have(&self, id: u32, have: Have) -> Result<(), TransferError> {
         let mut state = self.state();
-        if state.entries.get(id as usize) != Some(&Progress::Asked) || !state.files[id as usize] {
+        if state.entries.get(id as usize) != Some(&Progress::Asked)
+            || !state.files.get(id as usize).is_some_and(|file| *file)
+        {
             return Err(TransferError::Unexpected("HAVE"));
         }
         if have == Have::Standing {
@@ -197,6 +200,11 @@ impl Ledger {
         }
     }
 
+    /// LINK is about to be sent.
+    pub(super) fn link(&self, id: u32) {
+        self.state().entries[id as usize] = Progress::Announced(0, 0);
+    }
+
     /// The entry cannot be announced.
     pub(super) fn skip(&self, id: u32) {
         let mut state = self.state();
@@ -228,7 +236,7 @@ impl Ledger {
     /// Whether every entry was announced, claimed with success, or skipped.
     pub(super) fn is_announced(&self) -> bool {
         let state = self.state();
-        state.open == 0 && state.next == state.entries.len()
+        state.open == 0 && state.next == state.files.len()
     }
 
     /// CLAIMs that were answered with RESULT.

@@ -45,7 +45,7 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         failures
     };
     let hashing = async {
-        tokio::join!(claim_all(&ledger, found), compare_all(&ledger, found));
+        tokio::join!(claim_all(&ledger, found, watch), compare_all(&ledger, found, watch));
         Ok(())
     };
     let gathering = gather(read, found, &ledger, watch);

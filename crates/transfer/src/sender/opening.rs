@@ -4,12 +4,12 @@ use std::fs::Metadata;
 use std::io;
 
 use crate::content::Content;
-use crate::source::{Source, check_kind, show, unopened};
+use crate::source::{Source, check_kind, unopened};
 use crate::{FileFailure, Reason};
 
 /// Opens a file or folder, and examines what was opened instead of what was found before.
 pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> {
-    let file = source.root.read(&source.name).map_err(|error| {
+    let file = source.root.read(source.place()).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             return unopened(&source.path, &error);
         }
@@ -19,7 +19,7 @@ pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> 
             Ok(Err(failure)) => failure,
             _ if is_behind_link(&error) => {
                 let detail = "a folder on the way to it has become a symbolic link or a file";
-                FileFailure::new(show(&source.path), Reason::NotAFile, detail)
+                FileFailure::of(&source.path, Reason::NotAFile, detail)
             }
             _ => unopened(&source.path, &error),
         }
@@ -28,16 +28,12 @@ pub(super) fn open(source: &Source) -> Result<(Content, Metadata), FileFailure> 
     check_kind(&source.path, &metadata)?;
     if metadata.is_dir() != source.directory {
         let (is, was) = if source.directory { ("file", "folder") } else { ("folder", "file") };
-        return Err(FileFailure::new(
-            show(&source.path),
-            Reason::Changed,
-            format_args!("it was a {was}, now it is a {is}"),
-        ));
+        return Err(FileFailure::of(&source.path, Reason::Changed, format_args!("it was a {was}, now it is a {is}")));
     }
     if source.directory {
         return Ok((Content::File(file), metadata));
     }
-    Content::of(file, metadata).map_err(|(reason, detail)| FileFailure::new(show(&source.path), reason, detail))
+    Content::of(file, metadata).map_err(|(reason, detail)| FileFailure::of(&source.path, reason, detail))
 }
 
 /// Whether a path was not followed because a part of it is a symbolic link, or no folder.
@@ -53,12 +49,15 @@ const SYMBOLIC_LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
 const SYMBOLIC_LINK: i32 = 1920;
 
 /// How the file differs from what was announced, after all its bytes were read.
-pub(super) fn changed(content: &Content, before: &Metadata) -> Option<String> {
+pub(super) fn changed(source: &Source, content: &Content, before: &Metadata) -> Option<String> {
     let file = content.file()?;
     let after = match file.metadata() {
         Ok(after) => after,
         Err(error) => return Some(error.to_string()),
     };
+    if source.growing && after.len() >= source.announced(before.len()) {
+        return None;
+    }
     if after.len() != before.len() {
         return Some(format!("it had {} bytes and now has {}; send it again", before.len(), after.len()));
     }

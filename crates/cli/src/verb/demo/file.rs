@@ -89,7 +89,7 @@ impl Sent {
         // Delay and ways of delivery are known where the data arrives.
         (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
         ends.stop().await?;
-        let arrived = into.path().join(self.found.sources[0].name.as_str());
+        let arrived = into.path().join(self.found.sources[0].name.as_os_str());
         let hash_ok = hash(&arrived).is_ok_and(|arrived| arrived == self.hash);
         Ok(Measured { summary, curve: report::delays(&stats), hash_ok: Some(hash_ok) })
     }
