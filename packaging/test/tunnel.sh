@@ -18,7 +18,7 @@ of() { systemctl show --property "$2" --value "tidewire-tunnel@$1.service"; }
 is_up() { [ -e "/sys/class/net/$1" ]; }
 is_down() { ! is_up "$1"; }
 # The rules of a default route. A system without `ip` has none that could be seen.
-rules() { if command -v ip >/dev/null; then ip rule | grep --count '^770[0-3]:' || true; else echo "$1"; fi; }
+rules() { if command -v ip >/dev/null; then ip rule | grep --count '^770[0-4]:' || true; else echo "$1"; fi; }
 
 # Wrong options: an error, and no further start.
 install -m 600 /dev/null /etc/tidewire/tunnel-tw0.env
@@ -46,7 +46,7 @@ install -m 600 /dev/null /etc/tidewire/tunnel-tw1.env
 systemctl start tidewire-tunnel@tw1.service
 until_true says tw1 'connected to 127.0.0.1:7700'
 is_up tw1
-[ "$(rules 4)" = 4 ]
+[ "$(rules 5)" = 5 ]
 
 # A killed end comes back by itself, and the other one connects again.
 kill -9 "$(of tw0 MainPID)"

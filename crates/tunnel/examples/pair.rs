@@ -41,7 +41,7 @@ mod linux {
     async fn listen(address: SocketAddr, own: &str) -> Result<(), Box<dyn Error>> {
         let secret = new_secret()?;
         let endpoint = Endpoint::bind(address, secret.clone(), configure(&Config::default())?)?;
-        let (hub, _routes) = up(own, Outer::From(address.port())).await?;
+        let (hub, routes) = up(own, Outer::From(address.port())).await?;
         println!("{}", secret.reveal().as_str());
         let serve = async {
             loop {
@@ -55,12 +55,13 @@ mod linux {
         tokio::select! {
             ended = serve => ended,
             ended = hub.read_device() => Ok(ended?),
+            error = routes.keep(|restored| println!("restored: {:?}", restored.parts)) => Err(error.into()),
         }
     }
 
     async fn connect(address: SocketAddr, secret: Secret, own: &str) -> Result<(), Box<dyn Error>> {
         let endpoint = Endpoint::bind("0.0.0.0:0".parse()?, secret, configure(&Config::default())?)?;
-        let (hub, _routes) = up(own, Outer::To(address)).await?;
+        let (hub, routes) = up(own, Outer::To(address)).await?;
         let listener = hub.peers().with_key(None).map(|listed| listed.peer.clone()).ok_or("no peer")?;
         let dial = async {
             // A program would pause between attempts.
@@ -74,14 +75,15 @@ mod linux {
         tokio::select! {
             ended = dial => ended,
             ended = hub.read_device() => Ok(ended?),
+            error = routes.keep(|restored| println!("restored: {:?}", restored.parts)) => Err(error.into()),
         }
     }
 
     /// Makes the device. Its routes lead the network of `own` into it, and `outer` past it.
     async fn up(own: &str, outer: Outer) -> Result<(Hub, Routes), Box<dyn Error>> {
         let own = [parse_address(own)?];
-        let device = Device::create("pair0", &own, DEFAULT_MTU)?;
-        let mut routes = Routes::new(&device, &own, vec![outer])?;
+        let device = Device::create("pair0", &own, DEFAULT_MTU).await?;
+        let routes = Routes::open(&device, vec![outer], false).await?;
         let hub = Hub::new(device, own.to_vec(), DEFAULT_MTU, vec![only_peer(&own, &[])])?;
         routes.follow(hub.peers().networks()).await?;
         Ok((hub, routes))

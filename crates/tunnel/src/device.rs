@@ -1,15 +1,18 @@
 //! The TUN device: packets of the kernel, many in each system call.
 //!
 //! [`crate::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to
-//! 64 KiB, which is divided here, and one write takes what [`crate::outbox`] joined. Invariant: the device is
-//! not persistent, so the kernel removes it with its addresses and routes when this process ends, however it
-//! ends.
+//! 64 KiB, which is divided here, and one write takes what [`crate::outbox`] joined. Invariant: a device that
+//! is made here is not persistent, so the kernel removes it with its addresses and routes when this process
+//! ends, however it ends. A persistent device that was there before is used and left as it was.
 
 use std::io;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use tun_rs::{AsyncDevice, DeviceBuilder, VIRTIO_NET_HDR_LEN};
 
+use crate::interface::{Interface, Ipv6, Part};
+use crate::netlink::Netlink;
 use crate::outbox::Outbox;
 
 /// Bytes of the longest read: the largest IP packet, and the header with its offloads.
@@ -19,13 +22,15 @@ const MOST_PACKETS: usize = 512;
 /// The file through which devices are made.
 const CONTROL: &str = "/dev/net/tun";
 
-/// Whether new devices have no IPv6: 1 if so. The kernel then refuses addresses as if a capability lacked.
-const NO_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+/// What the kernel answers to a read of a device that was deleted: `EBADFD`, which has no kind of its own.
+const BAD_STATE: i32 = 77;
+/// The same in words.
+pub const DELETED: &str = "another program deleted it";
 
 /// A TUN device that is up.
 pub struct Device {
     tun: AsyncDevice,
-    name: String,
+    interface: Arc<Interface>,
 }
 
 /// The buffers of a reader.
@@ -36,46 +41,40 @@ pub struct Inbox {
 }
 
 impl Device {
-    /// Makes a device with these addresses, for packets of at most `mtu` bytes.
+    /// Makes a device with these addresses, for packets of at most `mtu` bytes, or takes a persistent one of
+    /// this name that no other program uses.
     ///
     /// # Errors
     /// See [`DeviceError`].
-    pub fn create(name: &str, addresses: &[IpNet], mtu: u16) -> Result<Self, DeviceError> {
-        let is_off = std::fs::read_to_string(NO_IPV6).is_ok_and(|text| text.trim() == "1");
-        if is_off && addresses.iter().any(|network| network.addr().is_ipv6()) {
+    pub async fn create(name: &str, addresses: &[IpNet], mtu: u16) -> Result<Self, DeviceError> {
+        let make = |error| DeviceError::Make { name: name.to_owned(), error };
+        let before = Netlink::open().map_err(make)?.named(name).await.map_err(make)?;
+        let is_there = before.is_some();
+        let built = DeviceBuilder::new().name(name).offload(true).inherit_enable_state().build_async();
+        let tun = built.map_err(|error| DeviceError::of(error, name, is_there))?;
+        let interface = Interface::of(name, addresses, mtu, before).await.map_err(make)?;
+        if addresses.iter().any(|network| network.addr().is_ipv6()) && interface.ipv6().await.map_err(make)? != Ipv6::On
+        {
             return Err(DeviceError::NoIpv6);
         }
-        let mut builder = DeviceBuilder::new().name(name).mtu(mtu).offload(true);
-        let mut v4 = addresses.iter().filter_map(|network| if let IpNet::V4(v4) = network { Some(v4) } else { None });
-        if let Some(first) = v4.next() {
-            builder = builder.ipv4(first.addr(), first.prefix_len(), None);
+        if let Err((part, error)) = interface.ensure().await {
+            interface.restore().await;
+            return Err(match part {
+                Part::Address(network) => DeviceError::Address { name: name.to_owned(), network, error },
+                _ => DeviceError::of(error, name, false),
+            });
         }
-        for network in addresses {
-            if let IpNet::V6(v6) = network {
-                builder = builder.ipv6(v6.addr(), v6.prefix_len());
-            }
-        }
-        let tun = builder.build_async().map_err(|error| DeviceError::of(error, name))?;
-        // The builder keeps one address of IPv4 only.
-        for network in v4 {
-            let added = tun.add_address_v4(network.addr(), network.prefix_len());
-            added.map_err(|error| DeviceError::Address { name: name.to_owned(), network: (*network).into(), error })?;
-        }
-        let name = tun.name().map_err(DeviceError::NoName)?;
-        Ok(Self { tun, name })
+        Ok(Self { tun, interface: Arc::new(interface) })
     }
 
     /// The device's name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.interface.name()
     }
 
-    /// The kernel's number of the device.
-    ///
-    /// # Errors
-    /// The device is gone.
-    pub fn index(&self) -> Result<u32, DeviceError> {
-        self.tun.if_index().map_err(DeviceError::NoNumber)
+    /// The device as the kernel's routing knows it.
+    pub(crate) fn interface(&self) -> &Arc<Interface> {
+        &self.interface
     }
 
     /// Waits for packets and hands each to `take`. What cannot be divided is handed on as an empty packet.
@@ -90,6 +89,9 @@ impl Device {
             }
             // The system did not say this, so the packet's offloads are not understood.
             Err(error) if error.raw_os_error().is_none() => take(Vec::new()),
+            Err(error) if error.raw_os_error() == Some(BAD_STATE) => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, DELETED));
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -131,6 +133,9 @@ pub enum DeviceError {
     /// Another program has a device of this name.
     #[error("the device {0} is in use")]
     InUse(String),
+    /// There is a device of this name that is no TUN device, or has several queues.
+    #[error("the device {0} is there and is no TUN device that this program can use (`ip -d link show {0}`)")]
+    OfAnotherKind(String),
     /// The kernel does not make it for another reason.
     #[error("cannot make the device {name}: {error}")]
     Make {
@@ -149,17 +154,12 @@ pub enum DeviceError {
         /// What the kernel says.
         error: io::Error,
     },
-    /// The device is gone before its name is known.
-    #[error("the device has no name: {0}")]
-    NoName(io::Error),
-    /// The device is gone.
-    #[error("the device has no number: {0}")]
-    NoNumber(io::Error),
 }
 
 impl DeviceError {
-    fn of(error: io::Error, name: &str) -> Self {
+    fn of(error: io::Error, name: &str, is_there: bool) -> Self {
         match error.kind() {
+            io::ErrorKind::InvalidInput if is_there => Self::OfAnotherKind(name.to_owned()),
             io::ErrorKind::PermissionDenied => Self::NotPermitted,
             io::ErrorKind::NotFound => Self::NoControl,
             io::ErrorKind::ResourceBusy => Self::InUse(name.to_owned()),

@@ -102,7 +102,7 @@ const LATER: [&str; 25] = [
 const LATER_OF: [(&str, &[&str]); 4] = [
     ("bench", &["host", "interval", "require", "authorized-keys", "dashboard", "record", "via", "quiet"]),
     ("live", &["protect-key-frames"]),
-    ("up", &["mtu", "interface", "host"]),
+    ("up", &["mtu", "interface", "host", "fail-closed"]),
     ("demo", &["svg"]),
 ];
 

@@ -66,12 +66,17 @@ impl Hosts {
         path
     }
 
-    /// Starts `tunnel up` on a host.
-    pub fn tunnel(&self, host: &str, arguments: &[&str]) -> Running {
+    /// `tunnel up` on a host.
+    pub fn command(&self, host: &str, arguments: &[&str]) -> Command {
         let mut command = on(host, cargo_bin("tidewire").as_path());
         command.args(["tunnel", "up", "--json"]).args(arguments);
         command.env_remove("TIDEWIRE_LINK").env("TIDEWIRE_CONFIG", "/dev/null");
-        Running::spawn(&mut command)
+        command
+    }
+
+    /// Starts `tunnel up` on a host.
+    pub fn tunnel(&self, host: &str, arguments: &[&str]) -> Running {
+        Running::spawn(&mut self.command(host, arguments))
     }
 
     /// Starts a listener on the far host with the address 10.77.0.1, and returns its link.

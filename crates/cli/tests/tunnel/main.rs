@@ -4,11 +4,14 @@
 
 mod default_route;
 mod hosts;
+mod leaks;
 mod peers;
 #[path = "../process/mod.rs"]
 mod process;
 #[path = "../schema/mod.rs"]
 mod schema;
+mod surroundings;
+mod ways;
 
 use std::path::Path;
 use std::process::Command;

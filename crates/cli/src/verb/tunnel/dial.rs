@@ -34,7 +34,7 @@ pub struct Passage {
     /// Addresses of the far side, or of the relay before it, as far as known.
     pub addresses: Vec<SocketAddr>,
     /// They lead datagrams to these addresses past the device, and the others into it.
-    pub routes: Routes,
+    pub routes: Arc<Routes>,
 }
 
 /// Our datagrams to these addresses.

@@ -1,10 +1,11 @@
 //! `tidewire tunnel up LINK` and `tidewire tunnel up --listen ADDRESS:PORT`: carries the IP packets of a TUN
 //! device (`docs/tunnel.md`).
 //!
-//! [`dial`] keeps the connection of the end with a link, [`serve`] those of the other end, [`state`] has the
-//! events. The packets are moved by [`tidewire_tunnel`].
+//! [`dial`] keeps the connection of the end with a link, [`serve`] those of the other end, [`routing`] has
+//! the device and the routes, [`state`] the events. The packets are moved by [`tidewire_tunnel`].
 
 mod dial;
+mod routing;
 mod serve;
 mod state;
 
@@ -21,14 +22,13 @@ use tidewire_command::interrupt::{quietly, unless_interrupted};
 use tidewire_command::options::{Coding, Output};
 use tidewire_command::report::Console;
 use tidewire_tunnel::{
-    DEFAULT_MTU, Device, DeviceError, Entry, Hub, MTUS, Outer, Routes, configure, only_peer, parse_address,
-    parse_network, read_peers,
+    DEFAULT_MTU, Hub, MTUS, Outer, Routes, configure, only_peer, parse_address, parse_network, read_peers,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::dial::{Dialer, Passage, outer};
-use self::state::Event;
+use self::routing::up;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::reconnect;
@@ -65,6 +65,10 @@ pub struct Args {
     /// Name of the TUN device
     #[arg(long, value_name = "NAME", default_value = "tidewire0", value_parser = parse_interface)]
     interface: String,
+    /// Leave the networks of --route unreachable when the tunnel ends, also after `kill -9`, until a tunnel
+    /// without this option ends or you open them (docs/tunnel.md, section 5)
+    #[arg(long, requires = "route")]
+    fail_closed: bool,
     /// Longest IP packet that this end takes. The tunnel carries what both ends take
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u16).range(i64::from(*MTUS.start())..=i64::from(*MTUS.end())))]
     mtu: u16,
@@ -113,8 +117,10 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
-    let dialer = Dialer::new(way, Passage { addresses, routes }, config, &hub, console);
-    let ended = carrying(&hub, console, dialer.run()).await;
+    let passage = Passage { addresses, routes: Arc::clone(&routes) };
+    let dialer = Dialer::new(way, passage, config, &hub, console);
+    let ended = carrying(&hub, &routes, console, dialer.run()).await;
+    routing::tell_closed(args, console);
     dialer.close(quietly(ended)).await
 }
 
@@ -126,15 +132,16 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
     };
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let (endpoint, links) = listen::open(address, &args.naming, &config, console).await?;
-    let (hub, mut routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
+    let (hub, routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
     let what =
         |link: &str| format!("waiting; on the other machine: tidewire tunnel up '{link}' --address ADDRESS/LENGTH");
     listen::announce(&links, what, console);
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
     let accepting = serve::serve(&endpoint, &hub, console, &stop, &mut serving);
-    let read = async |path: &Path| follow(path, &hub, &mut routes).await;
+    let read = async |path: &Path| follow(path, &hub, &routes).await;
     let guarded = listen::guarding_by(&endpoint, &args.naming, console, read, accepting);
-    let ended = carrying(&hub, console, guarded).await;
+    let ended = carrying(&hub, &routes, console, guarded).await;
+    routing::tell_closed(args, console);
     routes.close().await;
     // Each connection writes its summary before it ends, including those that are cut off here.
     drop(stop);
@@ -144,7 +151,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
 }
 
 /// Reads the list of peers again, and returns their keys. A list that is wrong changes nothing.
-async fn follow(path: &Path, hub: &Hub, routes: &mut Routes) -> anyhow::Result<BTreeSet<PublicKey>> {
+async fn follow(path: &Path, hub: &Hub, routes: &Routes) -> anyhow::Result<BTreeSet<PublicKey>> {
     let entries = read_peers(path)?;
     let keys = entries.iter().filter_map(|entry| entry.key).collect();
     // In this order, no packet comes before its peer is known, and no key is let in before it has networks.
@@ -153,46 +160,17 @@ async fn follow(path: &Path, hub: &Hub, routes: &mut Routes) -> anyhow::Result<B
     Ok(keys)
 }
 
-/// Makes the device with its routes, past which `outer` goes.
-async fn up(
-    args: &Args,
-    peers: Vec<Entry>,
-    outer: Vec<Outer>,
+/// Runs `job`, moves packets and keeps the routes meanwhile.
+async fn carrying(
+    hub: &Hub,
+    routes: &Routes,
     console: &Console,
-) -> Result<(Arc<Hub>, Routes), Failure> {
-    let device = Device::create(&args.interface, &args.address, args.mtu).map_err(no_device)?;
-    let mut routes = Routes::new(&device, &args.address, outer).or_exit(Exit::LocalIo)?;
-    let hub = Hub::new(device, args.address.clone(), args.mtu, peers).or_exit(Exit::Usage)?;
-    if let Err(error) = routes.follow(hub.peers().networks()).await {
-        routes.close().await;
-        return Err(error).or_exit(Exit::LocalIo);
-    }
-    let (interface, mtu) = (hub.device().name(), args.mtu);
-    let addresses: Vec<_> = args.address.iter().map(ToString::to_string).collect();
-    console.say(&format!("{interface} is up with {}", addresses.join(" and ")));
-    console.event(&Event::Tunnel { interface, addresses, mtu });
-    Ok((Arc::new(hub), routes))
-}
-
-/// Why there is no device, and what to do.
-fn no_device(error: DeviceError) -> Failure {
-    let instead = "without it, `tidewire forward` carries TCP connections";
-    let message = match &error {
-        DeviceError::NotPermitted => {
-            format!("{error}: run as root, or `sudo setcap cap_net_admin+ep $(which tidewire)`; {instead}")
-        }
-        DeviceError::NoControl => format!("{error}; {instead}"),
-        DeviceError::InUse(_) => format!("{error}: choose another --interface"),
-        _ => error.to_string(),
-    };
-    Failure::message(Exit::LocalIo, message)
-}
-
-/// Runs `job` and moves packets meanwhile.
-async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    job: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
     let ended = unless_interrupted(async {
         tokio::select! {
             ended = job => ended,
+            ended = routing::keep(routes, console) => ended,
             ended = hub.read_device() => {
                 let error = ended.err().map_or_else(String::new, |error| format!(": {error}"));
                 Err(Failure::message(Exit::LocalIo, format_args!("the device {} is gone{error}", hub.device().name())))

@@ -23,6 +23,13 @@ pub enum Event<'a> {
         /// Its longest packet in bytes.
         mtu: u16,
     },
+    /// Another program removed parts of the tunnel from the kernel, and they are restored.
+    Restored {
+        /// In words for people, such as `route 10.99.0.0/16`.
+        parts: Vec<String>,
+        /// Whether the next restorations are not told, because there were too many.
+        last_told: bool,
+    },
     /// A connection of a peer has ended. A peer that connected reports `connected`.
     Lost {
         /// The peer's address.
