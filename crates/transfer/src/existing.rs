@@ -83,6 +83,25 @@ impl Existing {
         }
     }
 
+    /// Whether a file that must not be replaced has the size and the hash of the arriving one: somebody
+    /// has put it there while the bytes came, and it is no conflict.
+    pub(super) fn stands_equal(
+        self,
+        (directory, name): (&Dir, &OsStr),
+        claimed: &Claimed,
+        size: u64,
+        hash: [u8; 32],
+    ) -> bool {
+        if matches!(self.judge(directory, name, claimed), Ok(Place::Over)) {
+            return false;
+        }
+        let Ok(mut file) = open_standing(directory, name) else { return false };
+        let mut hasher = blake3::Hasher::new();
+        file.metadata().is_ok_and(|there| there.len() == size)
+            && io::copy(&mut file, &mut hasher).is_ok()
+            && hasher.finalize() == blake3::Hash::from_bytes(hash)
+    }
+
     /// Moves `part` of `folder` to `name` in `directory`, or to another name if that is what is wanted.
     /// Returns the name that it has.
     pub(super) fn put(

@@ -206,10 +206,15 @@ impl Part {
         let path = self.path;
         let mut slot = lock(&self.slot);
         let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-        let finished = writing
-            .verify(entry, hash)
-            .and_then(|()| standing.check(&self.directory, &self.name, path))
-            .and_then(|()| writing.finish(entry, (&self.directory, &self.name), (existing, claimed)));
+        let checked = writing.verify(entry, hash).and_then(|()| standing.check(&self.directory, &self.name, path));
+        let to = (&self.directory, &*self.name);
+        if checked.is_ok() && existing.stands_equal(to, claimed, entry.size, hash) {
+            let name = self.name.clone();
+            drop(slot);
+            self.discard();
+            return Ok(Committed { name, identity: None, warning: None });
+        }
+        let finished = checked.and_then(|()| writing.finish(entry, (&self.directory, &self.name), (existing, claimed)));
         let (name, of_file) = match finished {
             Ok(finished) => finished,
             Err(refusal) => {

@@ -205,6 +205,21 @@ fn a_file_that_appears_meanwhile_is_not_lost() {
     }
 }
 
+#[test]
+fn an_equal_file_that_appears_meanwhile_is_no_conflict() {
+    for existing in ALL {
+        let stage = Stage::new(existing);
+        let path = stage.file("f", &[7; 300_000]);
+        let (sent, [here, _]) = stage.send(&[path], 1, &|event| {
+            if matches!(event, Event::Bytes(_)) {
+                stage.own("f", &[7; 300_000]);
+            }
+        });
+        assert_eq!((sent.kept, here), (1, vec![]), "{existing:?}");
+        assert_eq!(stage.there(), files([("f", &[7; 300_000])]));
+    }
+}
+
 /// A job that is cut off has given a file its name, or has put it where nothing stood. Its next session does
 /// not decide again.
 #[test]
