@@ -1,5 +1,5 @@
-//! What a user may build that no other step builds: every set of features, and the oldest compiler that
-//! `rust-version` promises.
+//! What a user may build that no other step builds: every set of features, with the oldest compiler that
+//! `rust-version` promises, and for the C library of packages.
 
 use crate::context::{Context, run};
 use crate::tools;
@@ -14,6 +14,14 @@ pub fn check(context: &Context) -> Result<(), String> {
         command.args(["--package", &package]);
     }
     run(&mut command)
+}
+
+/// Checks the commands for the C library that packages are linked with, musl. Its types differ from those of
+/// glibc in places, and a package is made only before a release.
+pub fn packaged(context: &Context) -> Result<(), String> {
+    tools::packages(context, &[("x86_64-linux-musl-gcc --version", "musl-tools")])?;
+    tools::target(context, MUSL)?;
+    context.run(&format!("cargo check --locked --package tidewire-cli --package tidewire-lab-cli --target {MUSL}"))
 }
 
 /// The packages that have features.
@@ -58,6 +66,9 @@ fn rust_version(metadata: &str) -> Result<String, String> {
         _ => Err(format!("the packages promise different compilers: {}", versions.join(", "))),
     }
 }
+
+/// The target of the static binaries in packages.
+pub const MUSL: &str = "x86_64-unknown-linux-musl";
 
 /// Makes the sets of features.
 const CARGO_HACK: tools::Subcommand = tools::Subcommand {

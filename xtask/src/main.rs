@@ -80,6 +80,12 @@ const STEPS: &[Step] = &[
     },
     Step { name: "features", part: Part::Test, about: "every set of features compiles", run: features::check },
     Step {
+        name: "musl",
+        part: Part::Alone,
+        about: "the commands compile for the C library of packages",
+        run: features::packaged,
+    },
+    Step {
         name: "msrv",
         part: Part::Test,
         about: "the oldest promised compiler builds it",
@@ -111,7 +117,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "foreign",
-        part: Part::Test,
+        part: Part::Alone,
         about: "the codec's tests on emulated AArch64 and 32-bit ARM",
         run: tiers::foreign,
     },
@@ -122,7 +128,7 @@ const STEPS: &[Step] = &[
         run: python::check,
     },
     Step { name: "bench", part: Part::Test, about: "benchmarks build and give correct results", run: bench::check },
-    Step { name: "miri", part: Part::Test, about: "the SIMD kernels under Miri", run: rust::miri },
+    Step { name: "miri", part: Part::Alone, about: "the SIMD kernels under Miri", run: rust::miri },
     Step { name: "asan", part: Part::Test, about: "the codec's tests under the address sanitizer", run: rust::asan },
     Step { name: "fuzz", part: Part::Test, about: "replay every corpus, then fuzz each target", run: fuzz::check },
     Step {
@@ -182,14 +188,19 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
 }
 
 fn help() -> String {
-    let mut text = String::from("cargo xtask test              every step below but the last\n");
+    let mut text = String::from("cargo xtask test              every step below but those marked -\n");
     text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
     text += "cargo xtask STEP...           some steps; `fuzz` alone takes seconds per target\n";
     text += &format!("cargo xtask install           {}\n", install::ABOUT);
     text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
     text += &format!("cargo xtask package           {}\n\n", package::ABOUT);
     for step in STEPS {
-        text += &format!("  {} {:<12} {}\n", if step.part == Part::Check { '*' } else { ' ' }, step.name, step.about);
+        let mark = match step.part {
+            Part::Check => '*',
+            Part::Test => ' ',
+            Part::Alone => '-',
+        };
+        text += &format!("  {mark} {:<12} {}\n", step.name, step.about);
     }
     text
 }
@@ -204,9 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn test_runs_every_step_and_check_the_quick_ones() {
+    fn test_runs_nearly_every_step_and_check_the_quick_ones() {
         let test = names("test").unwrap();
-        assert_eq!((test.len(), test.contains(&"all-seeds")), (STEPS.len() - 1, false));
+        let mut alone: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        alone.retain(|name| !test.contains(name));
+        assert_eq!(alone, ["musl", "foreign", "miri", "all-seeds"]);
         assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "words", "clippy", "tests"]));
         assert_eq!(names("wasm"), Ok(vec!["wasm"]));
         assert_eq!(names("all-seeds"), Ok(vec!["all-seeds"]));
@@ -226,7 +239,8 @@ mod tests {
         let workflow = include_str!("../../.github/workflows/ci.yml");
         let lists = workflow.lines().filter_map(|line| line.trim().strip_prefix("- steps: "));
         let mut run: Vec<&str> = lists.flat_map(str::split_whitespace).collect();
-        let mut wanted = names("test").unwrap();
+        // All seeds have a job of their own.
+        let mut wanted: Vec<_> = STEPS.iter().map(|step| step.name).filter(|name| *name != "all-seeds").collect();
         run.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(run, wanted);

@@ -11,6 +11,7 @@ mod notices;
 mod trial;
 
 use crate::context::{Context, run};
+use crate::features::MUSL;
 use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,6 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-const MUSL: &str = "x86_64-unknown-linux-musl";
 const TOOLS: &[(&str, &str)] = &[
     ("dpkg-shlibdeps --version", "dpkg-dev"),
     ("x86_64-linux-musl-gcc --version", "musl-tools"),
