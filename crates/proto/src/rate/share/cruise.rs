@@ -13,6 +13,7 @@
 //! rates C/N the queue is T(C/N), which grows with the square root of N: flow scaling, as in Swift (SIGCOMM
 //! 2020, section 3.5). An empty queue says nothing about the service, which may be faster; then r takes the
 //! place of `served`, and after some such epochs the sender probes with growing steps while they pay.
+//! Where the sender stopped, because no FEEDBACK came and its window was full, r takes the place of s.
 //!
 //! Between two epochs the pace is the rate times a gain that corrects the queue that the latest packets show,
 //! and what is in the pipe beyond the service. So the loop acts on what it has already sent, and the delay of
@@ -229,7 +230,10 @@ impl Cruise {
             return;
         }
         let passed = if is_dropped { (1.0 - epoch.loss) / (1.0 - known.loss) } else { 1.0 };
-        let served = epoch.sent * passed / (1.0 + grown).clamp(0.5, 2.0);
+        // Before and after a stop the sender sent at its rate. The mean of the epoch is no rate of service,
+        // even if the burst after the stop leaves a queue.
+        let sent = if epoch.stopped { epoch.sent.max(self.rate) } else { epoch.sent };
+        let served = sent * passed / (1.0 + grown).clamp(0.5, 2.0);
         // An empty queue says nothing about the rate of service, which may be higher.
         let weight = if is_dropped { 1.0 } else { (queue / target).min(1.0) };
         // Where delays vary by more than the target, one epoch may show a queue that is none.

@@ -25,6 +25,8 @@ pub(super) struct Epoch {
     pub most: Duration,
     /// The application had too little to send for a part of it.
     pub app_limited: bool,
+    /// The sender stopped for a part of it, because no FEEDBACK came and its window was full.
+    pub stopped: bool,
 }
 
 impl Epoch {
@@ -36,6 +38,7 @@ impl Epoch {
 
 #[derive(Clone, Copy, Debug)]
 struct Begin {
+    number: u64,
     left: Time,
     sent: u64,
     acked: u64,
@@ -49,6 +52,8 @@ pub(super) struct Epochs {
     ends: u64,
     samples: u32,
     limited: u32,
+    /// First packet after the last stop of the sender.
+    resumed: u64,
     least: Duration,
     most: Duration,
     sum: Duration,
@@ -63,9 +68,15 @@ impl Epochs {
         (self.begin, self.ends) = (None, next);
     }
 
-    /// Takes an acknowledgement that showed this queueing delay. Returns the epoch that it ends.
-    pub(super) fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<Epoch> {
-        let mark = Begin { left: ack.left, sent: ack.totals.passed, acked: ack.totals.acked };
+    /// Takes an acknowledgement that showed this queueing delay. `rate` is that of the sender in bytes per
+    /// second. Returns the epoch that it ends.
+    pub(super) fn on_ack(&mut self, ack: &AckSample, queue: Duration, rate: f64) -> Option<Epoch> {
+        let mark = Begin { number: ack.newest, left: ack.left, sent: ack.totals.passed, acked: ack.totals.acked };
+        // The window has room for one round trip without FEEDBACK; then the sender stops. The next FEEDBACK
+        // acknowledges more than a round trip sends.
+        if ack.bytes as f64 > rate * ack.smoothed.max(EPOCH_LEAST).as_secs_f64() {
+            self.resumed = ack.next;
+        }
         let Some(begin) = self.begin else {
             if ack.newest < self.ends {
                 return None;
@@ -94,6 +105,7 @@ impl Epochs {
             mean,
             most: self.most,
             app_limited: self.limited * 4 > self.samples,
+            stopped: begin.number < self.resumed,
         };
         (self.spread, self.arrived) = (mean - self.least, epoch.arrived());
         self.start(mark, ack.next);

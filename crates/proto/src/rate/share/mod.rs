@@ -177,7 +177,7 @@ impl RateController for Share {
                 self.judge(verdict, after_pause, ack);
             }
         }
-        if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue))
+        if let Some(epoch) = queue.and_then(|queue| self.epochs.on_ack(ack, queue, self.cruise.rate))
             && self.phase == Phase::Cruise
         {
             self.end_epoch(&epoch, ack);

@@ -133,6 +133,33 @@ fn more_capacity_is_found_and_less_is_accepted() {
     assert!(path.share.cruise.rate < 1_400_000.0, "{}", path.share.cruise.rate);
 }
 
+/// A client whose address changed without its knowledge got no FEEDBACK for two round trips, so its window
+/// was full for one of them. The burst after the stop left a queue of two targets, and the mean rate of the
+/// epoch, 50 kB/s, was taken for the service of the bottleneck.
+#[test]
+fn a_stop_without_feedback_is_no_slow_service() {
+    let rate = 3_125_000.0;
+    let mut share = Share { phase: Phase::Cruise, ..Share::default() };
+    share.cruise.begin(rate);
+    let window = (2.0 * rate * RTT.as_secs_f64()) as u64;
+    let mut ack = |number: u64, bytes: u64, left: u64, queue: u64| {
+        let passed = window + 1_500 * (number - 350);
+        share.on_ack(&AckSample {
+            now: Time::from_millis(left) + RTT,
+            bytes,
+            newest: number,
+            next: 351,
+            one_way: Some(RTT / 2 + Duration::from_millis(queue)),
+            totals: Totals { sent: passed, passed, acked: passed },
+            ..sample(Time::from_millis(left))
+        });
+    };
+    ack(350, window, 1_060, 0);
+    (351..355).for_each(|number| ack(number, 1_500, 1_180, 4));
+    let after = share.cruise.rate / rate;
+    assert!((0.9..1.1).contains(&after), "{after}");
+}
+
 #[test]
 fn congestion_marks_lower_the_rate_once_a_round_trip() {
     let mut path = Path::new();
