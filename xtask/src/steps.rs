@@ -26,8 +26,8 @@ pub enum Part {
     Check,
     /// `cargo xtask test`.
     Test,
-    /// None: the hosted workflow runs it beside the others, or at night. A run on two cores would take more than
-    /// 40 minutes with it.
+    /// None: the hosted workflow runs it beside the others, or at night. A run on two cores would take more
+    /// than 40 minutes with it.
     Alone,
 }
 
