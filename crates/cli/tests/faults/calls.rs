@@ -251,7 +251,7 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
         ("fdatasync", "EIO", "1", On::Part, "unwritable"),
         ("ftruncate", "EIO", "1+", On::Part, "unwritable"),
         ("fsync", "EIO", "1", On::Part, "unwritable"),
-        ("renameat", "EIO", "1", On::PartName, "unwritable"),
+        ("renameat2", "EIO", "1", On::PartName, "unwritable"),
         ("openat2", "EMFILE", "1+", On::PartName, "unwritable"),
         ("openat2", "ENFILE", "1", On::Dot, "unwritable"),
         ("fsync", "EIO", "1", On::Folder, "unwritable"),

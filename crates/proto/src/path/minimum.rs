@@ -15,6 +15,9 @@ use super::mtu::{LITTLE_LOSS, LOST_IN_A_ROW};
 const MOST_LOSS: f64 = 0.95;
 /// Shorter packets that must have arrived before a lost probe counts for anything. Chosen.
 const LEAST_ARRIVED: u32 = 4;
+/// Source symbols leave room for the longer header of a repair, so full packets of data may be this much
+/// shorter than the base. Chosen: more than any header of a repair.
+const SPARE: u16 = 64;
 /// The search below the base ends when the interval is this narrow. It only names a size to the user; 20
 /// bytes are the headers of one more tunnel.
 const RESOLUTION: u16 = 20;
@@ -41,6 +44,8 @@ pub(super) struct Minimum {
     known: Knowledge,
     /// The longest packet that arrived.
     carries: u16,
+    /// The longest packet that was lost and was no probe.
+    longest_lost: u16,
     /// Packets no longer than that: how many arrived, and how many were lost.
     arrived: u32,
     lost: u32,
@@ -51,12 +56,14 @@ pub(super) struct Minimum {
 impl Minimum {
     /// Nothing is known of a path that must carry `base` bytes.
     pub(super) fn new(base: u16) -> Self {
-        Self { base, known: Knowledge::Unproven, carries: 0, arrived: 0, lost: 0, tries: 0 }
+        Self { base, known: Knowledge::Unproven, carries: 0, longest_lost: 0, arrived: 0, lost: 0, tries: 0 }
     }
 
-    /// Whether packets of the base size may be too long.
+    /// Whether full packets may be too long: none of nearly the base size arrived, or one was lost that was
+    /// longer than all that arrived.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.known != Knowledge::Proven
+        let is_full = self.carries.saturating_add(SPARE) >= self.base;
+        self.known != Knowledge::Proven && (!is_full || self.longest_lost > self.carries)
     }
 
     /// The size that the path carries, if that is less than the base.
@@ -79,8 +86,9 @@ impl Minimum {
         if !lost {
             self.arrived += 1;
             self.on_arrived(size);
-        } else if size <= self.carries {
-            self.lost += 1;
+        } else {
+            self.longest_lost = self.longest_lost.max(size);
+            self.lost += u32::from(size <= self.carries);
         }
     }
 
