@@ -18,6 +18,8 @@ const LEAST_ARRIVED: u32 = 4;
 /// Source symbols leave room for the longer header of a repair, so full packets of data may be this much
 /// shorter than the base. Chosen: more than any header of a repair.
 const SPARE: u16 = 64;
+/// Refusals in a row that our system must mean. Chosen: as many as lost packets at little loss.
+const REFUSALS: u32 = LOST_IN_A_ROW;
 /// The search below the base ends when the interval is this narrow. It only names a size to the user; 20
 /// bytes are the headers of one more tunnel.
 const RESOLUTION: u16 = 20;
@@ -51,12 +53,23 @@ pub(super) struct Minimum {
     lost: u32,
     /// Probes of the present size that were lost.
     tries: u32,
+    /// Packets in a row that our system refused, since a full one arrived.
+    refused: u32,
 }
 
 impl Minimum {
     /// Nothing is known of a path that must carry `base` bytes.
     pub(super) fn new(base: u16) -> Self {
-        Self { base, known: Knowledge::Unproven, carries: 0, longest_lost: 0, arrived: 0, lost: 0, tries: 0 }
+        Self {
+            base,
+            known: Knowledge::Unproven,
+            carries: 0,
+            longest_lost: 0,
+            arrived: 0,
+            lost: 0,
+            tries: 0,
+            refused: 0,
+        }
     }
 
     /// Whether full packets may be too long: none of nearly the base size arrived, or one was lost that was
@@ -97,6 +110,9 @@ impl Minimum {
         if size >= self.base {
             self.known = Knowledge::Proven;
         }
+        if size.saturating_add(SPARE) >= self.base {
+            self.refused = 0;
+        }
         if size <= self.carries {
             return;
         }
@@ -119,9 +135,18 @@ impl Minimum {
         }
     }
 
-    /// A packet of `size` bytes, at most the base, is too long for the path, or our system refused it as too
-    /// long.
-    pub(super) fn on_too_long(&mut self, size: u16) {
+    /// Our system refused a packet of `size` bytes, at most the base, as too long. One refusal may be a mistake,
+    /// or the moment in which a route changes.
+    pub(super) fn on_refused(&mut self, size: u16) {
+        self.refused += 1;
+        let is_searching = matches!(self.known, Knowledge::Searching { .. });
+        if is_searching || self.refused >= REFUSALS {
+            self.on_too_long(size);
+        }
+    }
+
+    /// A packet of `size` bytes, at most the base, is too long for the path.
+    fn on_too_long(&mut self, size: u16) {
         match self.known {
             Knowledge::Unproven => self.narrow_down(size),
             Knowledge::Proven => {
@@ -137,7 +162,7 @@ impl Minimum {
     }
 
     fn narrow_down(&mut self, too_large: u16) {
-        self.tries = 0;
+        (self.tries, self.refused) = (0, 0);
         self.carries = self.carries.min(too_large - 1);
         self.known = if too_large - self.carries <= RESOLUTION {
             Knowledge::Confirming
@@ -223,17 +248,30 @@ mod tests {
         }
     }
 
-    /// What our own system refuses needs no second try.
     #[test]
-    fn a_refusal_of_our_own_system_is_certain() {
+    fn what_our_own_system_refuses_for_good_needs_no_loss() {
         let mut minimum = Minimum::new(BASE);
         let mut probes = 0;
-        minimum.on_too_long(1_190);
+        (0..REFUSALS).for_each(|_| minimum.on_refused(1_190));
         while let Some(size) = minimum.poll(false) {
             probes += 1;
-            if size <= 972 { minimum.on_arrived(size) } else { minimum.on_too_long(size) }
+            if size <= 972 { minimum.on_arrived(size) } else { minimum.on_refused(size) }
         }
         assert!(minimum.narrow().is_some_and(|size| size <= 972 && size > 940), "{minimum:?}");
-        assert!(probes <= 8, "{probes}");
+        assert!(probes <= 16, "{probes}");
+    }
+
+    /// Every seventh call fails, of data and of probes, with the acknowledgements of a window behind.
+    #[test]
+    fn refusals_now_and_then_never_make_a_path_narrow() {
+        for seed in 0..1_000 {
+            let (mut minimum, mut is_refused) = (Minimum::new(BASE), dice(seed, 14));
+            for _ in 0..200 {
+                let sent: Vec<_> = (0..40).map(|_| (minimum.poll(false).unwrap_or(1_190), is_refused())).collect();
+                sent.iter().filter(|(_, refused)| *refused).for_each(|(size, _)| minimum.on_refused(*size));
+                sent.iter().filter(|(_, refused)| !refused).for_each(|(size, _)| minimum.on_fate(*size, false));
+            }
+            assert_eq!(minimum.narrow(), None, "seed {seed}");
+        }
     }
 }

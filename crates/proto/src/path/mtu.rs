@@ -182,7 +182,7 @@ impl MtuProber {
     /// size is then 1,200 bytes again.
     pub(crate) fn on_refused(&mut self, now: Time, size: u16) -> bool {
         if size <= self.base {
-            self.minimum.on_too_long(size);
+            self.minimum.on_refused(size);
             if self.probing != Some(size) {
                 // The fates of what was sent before still count.
                 return false;
