@@ -51,9 +51,9 @@ pub(super) struct Minimum {
     /// Packets no longer than that: how many arrived, and how many were lost.
     arrived: u32,
     lost: u32,
-    /// Probes of the present size that were lost.
+    /// Probes of the present size that were lost or refused.
     tries: u32,
-    /// Packets in a row that our system refused, since a full one arrived.
+    /// Packets that our system refused before a search, since a full one arrived.
     refused: u32,
 }
 
@@ -138,9 +138,15 @@ impl Minimum {
     /// Our system refused a packet of `size` bytes, at most the base, as too long. One refusal may be a mistake,
     /// or the moment in which a route changes.
     pub(super) fn on_refused(&mut self, size: u16) {
-        self.refused += 1;
-        let is_searching = matches!(self.known, Knowledge::Searching { .. });
-        if is_searching || self.refused >= REFUSALS {
+        let count = match self.known {
+            Knowledge::Searching { .. } => return self.on_too_long(size),
+            // Only probes of the base count here, and one that arrives ends it.
+            Knowledge::Confirming if size >= self.base => &mut self.tries,
+            Knowledge::Confirming | Knowledge::Narrow => return,
+            Knowledge::Unproven | Knowledge::Proven => &mut self.refused,
+        };
+        *count += 1;
+        if *count >= REFUSALS {
             self.on_too_long(size);
         }
     }
