@@ -135,8 +135,8 @@ impl Minimum {
         }
     }
 
-    /// Our system refused a packet of `size` bytes, at most the base, as too long. One refusal may be a mistake,
-    /// or the moment in which a route changes.
+    /// Our system refused a packet of `size` bytes, at most the base, as too long. One refusal may be a
+    /// mistake, or the moment in which a route changes.
     pub(super) fn on_refused(&mut self, size: u16) {
         let count = match self.known {
             Knowledge::Searching { .. } => return self.on_too_long(size),
