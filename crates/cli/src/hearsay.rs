@@ -48,6 +48,8 @@ async fn asked(address: SocketAddr) -> io::Result<&'static str> {
         if let Some(words) = SockRef::from(&socket).take_error()?.as_ref().and_then(words) {
             return Ok(words);
         }
+        // An error of another kind leaves the socket ready, and must not make this a flood.
+        sleep(AGAIN).await;
     }
 }
 

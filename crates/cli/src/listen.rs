@@ -207,7 +207,7 @@ pub async fn open(
 
 /// `address`, or the port at all IPv6 addresses if it stands for all IPv4 addresses of a machine that has
 /// none.
-fn of_this_machine(address: SocketAddr, console: &Console) -> SocketAddr {
+pub fn of_this_machine(address: SocketAddr, console: &Console) -> SocketAddr {
     let [all_v4, all_v6] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()].map(|ip: IpAddr| ip);
     let has = |wildcard| !interface_addresses(wildcard).is_empty();
     if address.ip() != all_v4 || has(all_v4) || !has(all_v6) {

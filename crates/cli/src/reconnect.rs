@@ -81,8 +81,9 @@ impl Reconnect {
     /// until it is done. The job gets what `connect` has found out. The first attempt to connect must
     /// succeed, except that it waits for a name and a route. If the user stops the attempts, the job is done.
     ///
-    /// # Errors The failure of the first attempt, or of the job; a path that is too narrow at the start;
-    /// [`Exit::Unreachable`] after [`Patience::Silence`].
+    /// # Errors
+    /// The failure of the first attempt, or of the job; [`Exit::Unreachable`] for a path that is too narrow
+    /// at the start, and after [`Patience::Silence`].
     pub async fn run<T>(
         &self,
         patience: Patience<'_>,

@@ -5,7 +5,7 @@
 //! records, [`options`] the options of both, [`interrupt`] what Ctrl-C ends, [`log`] `TIDEWIRE_LOG`,
 //! [`keylog`] the keys for Wireshark, [`stdout`] what is printed, [`terminal`] text of a peer made safe to
 //! print, [`manual`] manual pages and completions, [`help`] the two tiers of help. Invariant: only
-//! [`report::Console`] writes what a job says.
+//! [`report::Console`] and [`stdout`] write what a job says.
 #![forbid(unsafe_code)]
 
 pub mod exit;

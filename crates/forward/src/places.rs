@@ -1,13 +1,13 @@
 //! Places of the TCP connections that one end carries at once, [`MAX_CONNECTIONS`] of them.
 //!
 //! The acceptors of the near end and the ports of the far end take one before they accept. Without a place,
-//! TCP connections wait in the queue of the kernel. Invariant: whoever waits is named to the user, once in
+//! TCP connections wait in the queue of the kernel. Invariant: the user is told that they wait, once in
 //! [`QUIET`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::MAX_CONNECTIONS;
@@ -31,7 +31,7 @@ impl Places {
     /// Waits for a place.
     pub(crate) async fn take(&self, report: &Report) -> Option<OwnedSemaphorePermit> {
         if self.free.available_permits() == 0 {
-            let mut told = self.told.lock().await;
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.is_none_or(|at| at.elapsed() >= QUIET) {
                 *told = Some(Instant::now());
                 report(&News::Full { most: MAX_CONNECTIONS });

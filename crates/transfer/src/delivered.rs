@@ -1,10 +1,10 @@
-//! Notes on a file who delivered it: the record by which `receive --existing update` replaces only what
-//! the same sender put there before.
+//! A note at each file that says who delivered it. `receive --existing update` replaces only what the same
+//! sender put there before.
 //!
 //! The note is an extended attribute of the file, so it comes and goes with the file, and a destination
 //! has no list that grows. [`part`](super::part) writes it before the rename, so a file that has its final
 //! name has its note. Invariant: a note holds for one peer, one path, one size and one modification time.
-//! Whoever writes to the file makes it void.
+//! A write to the file makes the note void.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,7 +16,7 @@ use cap_std::fs::{Dir, OpenOptions};
 use super::Key;
 use super::tree::Prefix;
 
-/// Name of the attribute. Only the owner of a file, and whoever may write to it, can set it.
+/// Name of the attribute. Only a program that may write to the file can set it.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 const NAME: &str = "user.tidewire";
 /// Longest note in bytes: peer, key, number of groups, and 42 chaining values.

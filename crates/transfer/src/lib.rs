@@ -125,7 +125,7 @@ impl Reason {
 /// One file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFailure {
-    /// Its path, as it is; whoever prints it escapes it.
+    /// Its path, as it is. Printing it needs escapes.
     pub path: PathText,
     /// The kind of failure.
     pub reason: Reason,
@@ -167,7 +167,7 @@ pub enum Event<'a> {
     Compared(u64),
     /// The receiver has part of a file, or all of it, and this session goes on from there.
     Resumed {
-        /// Its path, as it is; whoever prints it escapes it.
+        /// Its path, as it is. Printing it needs escapes.
         path: &'a PathText,
         /// Bytes that the receiver already had.
         offset: u64,
@@ -176,7 +176,7 @@ pub enum Event<'a> {
     },
     /// A file is sent from here although an earlier session carried more of it, because it has changed.
     Changed {
-        /// Its path, as it is; whoever prints it escapes it.
+        /// Its path, as it is. Printing it needs escapes.
         path: &'a PathText,
         /// Bytes that are still the same.
         offset: u64,
@@ -187,7 +187,7 @@ pub enum Event<'a> {
     },
     /// A file is kept: hash verified, flushed, under its final name.
     Kept {
-        /// Its path, as it is; whoever prints it escapes it.
+        /// Its path, as it is. Printing it needs escapes.
         path: &'a PathText,
         /// Its size.
         bytes: u64,

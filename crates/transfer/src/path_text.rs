@@ -2,7 +2,7 @@
 //!
 //! Events and failures of both sides carry it. Names of POSIX are bytes, and those of a peer may be hostile.
 //! Invariants: the text is what [`PathText::of`] makes of the bytes, and nothing else. It may have control
-//! characters, which whoever prints it escapes.
+//! characters. Printing it needs escapes.
 
 use std::fmt;
 use std::path::Path;

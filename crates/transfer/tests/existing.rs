@@ -2,6 +2,8 @@
 //! receiver lets it replace.
 #![cfg(unix)]
 
+mod cut_off;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,9 @@ use std::sync::Mutex;
 
 use tidewire::{PrivateKey, PublicKey};
 use tidewire_transfer::{Destination, Event, Existing, GROUP, Outcome, Reason, receive, scan, send};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split};
+use tokio::io::duplex;
+
+use cut_off::cut_off;
 
 const ALL: [Existing; 4] = [Existing::Update, Existing::Replace, Existing::Keep, Existing::Rename];
 
@@ -78,22 +82,7 @@ impl Stage {
     fn cut_off(&self, paths: &[PathBuf], most: u64) {
         let found = scan(paths).unwrap();
         let destination = Destination::open(self.to.path()).unwrap().with_existing(self.existing);
-        run(async {
-            let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
-            let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(middle_near), split(middle_far));
-            let forth = async {
-                let _ = copy(&mut near_read.take(most), &mut far_write).await;
-                let _ = far_write.shutdown().await;
-            };
-            let peer = public(1);
-            let receiving = async { tokio::join!(receive(far, &destination, Some(&peer), &|_| {}), forth).0 };
-            tokio::select! {
-                received = receiving => assert!(received.is_err()),
-                _ = async { tokio::join!(send(near, &found, &|_| {}), copy(&mut far_read, &mut near_write)) } => {
-                    panic!("the sender ended first")
-                }
-            }
-        });
+        run(cut_off(&found, &destination, Some(&public(1)), most));
     }
 
     /// The files of the receiver. The folder of parts must be gone.

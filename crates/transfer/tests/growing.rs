@@ -2,6 +2,8 @@
 //! sends what was added.
 #![cfg(target_os = "linux")]
 
+mod cut_off;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,9 @@ use tidewire_transfer::{
     Destination, Encoding, Event, GROUP, Have, Key, Kind, Links, Look, Outcome, Reason, Record, RecordReader,
     RecordWriter, Scanning, receive, scan_with, send,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, duplex, split};
+use tokio::io::{duplex, split};
+
+use cut_off::cut_off;
 
 const GROWING: Scanning = Scanning { links: Links::Skip, growing: true };
 
@@ -220,22 +224,7 @@ fn a_job_that_is_cut_off_leaves_the_shorter_file_or_the_longer_one() {
     let found = scan_with(std::slice::from_ref(&path), GROWING).unwrap();
     for most in [200, 5_000, 300_000, GROUP, 2 * GROUP + 100_000] {
         let destination = Destination::open(stage.to.path()).unwrap();
-        run(async {
-            let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
-            let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(middle_near), split(middle_far));
-            let forth = async {
-                let _ = copy(&mut near_read.take(most), &mut far_write).await;
-                let _ = far_write.shutdown().await;
-            };
-            let peer = public(1);
-            let receiving = async { tokio::join!(receive(far, &destination, Some(&peer), &|_| {}), forth).0 };
-            tokio::select! {
-                received = receiving => assert!(received.is_err()),
-                _ = async { tokio::join!(send(near, &found, &|_| {}), copy(&mut far_read, &mut near_write)) } => {
-                    panic!("the sender ended first")
-                }
-            }
-        });
+        run(cut_off(&found, &destination, Some(&public(1)), most));
         assert!(stage.arrived() == old, "after {most} bytes");
     }
     let (sent, seen) = stage.send(&path, 1);

@@ -2,6 +2,8 @@
 //! hostile one.
 #![cfg(unix)]
 
+mod hostile;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -161,29 +163,8 @@ fn file(id: u32, path: &str) -> [Record<'static>; 4] {
 /// RESULTs.
 fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Vec<Option<Reason>>) {
     let destination = Destination::open(to).unwrap().with_links(true).with_existing(Existing::Replace);
-    let (near, far) = duplex(1 << 20);
-    run(async {
-        let hostile = async {
-            let (read, write) = split(near);
-            let mut writer = RecordWriter::open(write).await.unwrap();
-            writer.write(&Record::Total { files: 0, bytes: 0, job: Key::default() }).await.unwrap();
-            for record in records {
-                if writer.write(record).await.is_err() {
-                    break;
-                }
-            }
-            let _ = writer.close().await;
-            let mut reader = RecordReader::open(read).await.unwrap();
-            let mut results = Vec::new();
-            while let Ok(record) = reader.next().await {
-                if let Record::Result { failure, .. } = record {
-                    results.push(failure);
-                }
-            }
-            results
-        };
-        tokio::join!(receive(far, &destination, None, &|_| {}), hostile)
-    })
+    let (received, results) = run(hostile::play(records, &destination));
+    (received, results.into_iter().map(|(_, failure)| failure).collect())
 }
 
 #[test]

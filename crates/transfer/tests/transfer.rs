@@ -1,6 +1,8 @@
 //! The file transfer over a pipe in memory: whole trees arrive unchanged, and no file that is cut off,
 //! changed or hostile ever has a final name.
 
+mod hostile;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -16,6 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
 
 /// This is small, so that both directions fill up and wait.
 const PIPE: usize = 3000;
+
+use hostile::Results;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap().block_on(future)
@@ -87,35 +91,9 @@ fn claim(id: u32, content: &[u8]) -> Record<'static> {
     Record::Claim(Claim { id, attributes, hash: blake3::hash(content).into() })
 }
 
-/// The RESULTs of a receiver: ids, and why they failed.
-type Results = Vec<(u32, Option<Reason>)>;
-
 /// Sends `records` to a receiver that replaces what stands. Returns how it ended and its RESULTs.
 fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
-    let destination = Destination::open(to).unwrap().with_existing(Existing::Replace);
-    let (near, far) = duplex(1 << 20);
-    run(async {
-        let hostile = async {
-            let (read, write) = tokio::io::split(near);
-            let mut writer = RecordWriter::open(write).await.unwrap();
-            writer.write(&Record::Total { files: 0, bytes: 0, job: Key::default() }).await.unwrap();
-            for record in records {
-                if writer.write(record).await.is_err() {
-                    break;
-                }
-            }
-            let _ = writer.close().await;
-            let mut reader = RecordReader::open(read).await.unwrap();
-            let mut results = Vec::new();
-            while let Ok(record) = reader.next().await {
-                if let Record::Result { id, failure, .. } = record {
-                    results.push((id, failure));
-                }
-            }
-            results
-        };
-        tokio::join!(receive(far, &destination, None, &|_| {}), hostile)
-    })
+    run(hostile::play(records, &Destination::open(to).unwrap().with_existing(Existing::Replace)))
 }
 
 /// A name: text, or any bytes where a system has such names.

@@ -2,6 +2,8 @@
 //! leave files that others can read. Over a pipe in memory.
 #![cfg(unix)]
 
+mod cut_off;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use tidewire_transfer::{
     Destination, Entry, Event, GROUP, Have, Key, Limits, Look, Outcome, Reason, Record, RecordReader, RecordWriter,
     TransferError, receive, scan, send,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, copy, duplex, split};
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap().block_on(future)
@@ -51,22 +53,7 @@ fn transfer(
 /// Sends `path` as `peer` until `most` bytes have passed.
 fn cut_off(path: &Path, to: &Path, peer: Option<&PublicKey>, most: u64) {
     let found = scan(&[path.to_owned()]).unwrap();
-    let destination = Destination::open(to).unwrap();
-    run(async {
-        let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
-        let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(middle_near), split(middle_far));
-        let forth = async {
-            let _ = copy(&mut near_read.take(most), &mut far_write).await;
-            let _ = far_write.shutdown().await;
-        };
-        let receiving = async { tokio::join!(receive(far, &destination, peer, &|_| {}), forth).0 };
-        tokio::select! {
-            received = receiving => assert!(received.is_err()),
-            _ = async { tokio::join!(send(near, &found, &|_| {}), copy(&mut far_read, &mut near_write)) } => {
-                panic!("the sender ended first")
-            }
-        }
-    });
+    run(cut_off::cut_off(&found, &Destination::open(to).unwrap(), peer, most));
 }
 
 fn public(byte: u8) -> PublicKey {

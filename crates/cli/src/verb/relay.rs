@@ -153,7 +153,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let found = quietly(unless_interrupted(link::addresses(&next, "the link of the next hop")).await)?;
     let address = found.first().copied().ok_or_else(|| Failure::message(Exit::Unreachable, "no next hop"))?;
     let hop = Hop { address, credentials: onward, peer: next.peer.key().copied() };
-    let (address, config) = (args.listen.listen, config(&args)?);
+    let (address, config) = (listen::of_this_machine(args.listen.listen, &console), config(&args)?);
     backend::warn_of_relays(&console);
     let relay = Relay::bind(address, credentials, hop, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
