@@ -7,6 +7,8 @@ import functools
 import itertools
 import os
 import pickle
+import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -148,14 +150,99 @@ async def test_a_cancelled_receiver_stops_the_sender_and_keeps_its_part(tmp_path
 
 
 @on_loop
-async def test_a_file_that_exists_is_replaced_whole(tmp_path: Path) -> None:
-    root, there = plant(tmp_path), tmp_path / "there"
-    (there / "tree").mkdir(parents=True)
-    (there / "tree/a").write_bytes(b"old")
-    (there / "tree/other").write_bytes(b"stays")
-    sent, _ = await transfer([root], there)
+async def test_what_becomes_of_a_file_that_exists(tmp_path: Path) -> None:
+    root, old = plant(tmp_path), b"old"
+    arriving = contents(root)
+    for existing, there in (
+        ("update", {**arriving, "a": old}),
+        ("keep", {**arriving, "a": old}),
+        ("replace", arriving),
+        ("rename", {**arriving, "a": old, "a (2)": arriving["a"]}),
+    ):
+        inbox = tmp_path / existing
+        (inbox / "tree").mkdir(parents=True)
+        (inbox / "tree/a").write_bytes(old)
+        (inbox / "tree/other").write_bytes(b"stays")
+        both = await transfer([root], Destination(inbox, existing=existing))  # type: ignore[arg-type]
+        assert contents(inbox / "tree") == {**there, "other": b"stays"}
+        for end in both:
+            if existing in {"update", "keep"}:
+                assert isinstance(end, FilesError)
+                (failure,) = end.outcome.failures
+                assert (failure.path, failure.reason) == ("tree/a", "exists")
+            else:
+                assert isinstance(end, Outcome)
+
+
+@on_loop
+async def test_symbolic_links_are_skipped_kept_or_followed(tmp_path: Path) -> None:
+    root = plant(tmp_path)
+    (root / "link").symlink_to("deep/c")
+    for links, makes in (("skip", True), ("keep", True), ("keep", False), ("follow", False)):
+        inbox = tmp_path / f"{links} {makes}"
+        async with await tidewire.listen("127.0.0.1:0") as listener:
+            ours, theirs = await ends(listener)
+            sent, _ = await asyncio.gather(
+                send_files(ours, [root], links=links),  # type: ignore[arg-type]
+                receive_files(theirs, Destination(inbox, links=makes)),
+                return_exceptions=True,
+            )
+            await ours.close()
+        link = inbox / "tree/link"
+        assert link.is_symlink() == (links == "keep" and makes)
+        if links == "skip" or (links == "keep" and not makes):
+            assert isinstance(sent, FilesError)
+            assert [failure.path.endswith("tree/link") for failure in sent.outcome.failures] == [True]
+        else:
+            assert isinstance(sent, Outcome)
+            assert link.read_bytes() == (root / "deep/c").read_bytes()
+
+
+@on_loop
+async def test_a_file_may_grow(tmp_path: Path) -> None:
+    log, stop = tmp_path / "log", threading.Event()
+    log.write_bytes(os.urandom(LARGE // 4))
+
+    def append() -> None:
+        with log.open("ab", buffering=0) as file:
+            while not stop.wait(0.005):
+                file.write(b"another line\n")
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    try:
+        async with await tidewire.listen("127.0.0.1:0") as listener:
+            ours, theirs = await ends(listener)
+            both = await asyncio.gather(
+                send_files(ours, [log], growing=True), receive_files(theirs, tmp_path / "there")
+            )
+            await ours.close()
+    finally:
+        stop.set()
+        writer.join()
+    arrived = (tmp_path / "there/log").read_bytes()
+    assert both[0].failed == both[1].failed == 0
+    assert LARGE // 4 <= len(arrived) < log.stat().st_size
+    assert log.read_bytes().startswith(arrived)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux")
+@on_loop
+async def test_names_that_are_no_text_arrive_and_are_named_by_bytes(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    name = os.fsdecode(b"a\xff")
+    (root / name).write_bytes(b"x")
+    inbox = tmp_path / "there"
+    sent, _ = await transfer([root], inbox)
     assert isinstance(sent, Outcome)
-    assert contents(there / "tree") == {**contents(root), "other": b"stays"}
+    assert (inbox / "tree" / name).read_bytes() == b"x"
+    (root / name).write_bytes(b"longer")
+    both = await transfer([root], Destination(inbox, existing="keep"))
+    for end in both:
+        assert isinstance(end, FilesError)
+        (failure,) = end.outcome.failures
+        assert (failure.path, failure.path_bytes) == ("tree/a\\xff", b"tree/a\xff")
 
 
 @on_loop
@@ -193,6 +280,10 @@ async def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
             await send_files(ours, [tmp_path / "absent"])
         with pytest.raises(TypeError):
             await send_files(ours, [7])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match='links is "both"; use skip, keep or follow'):
+            await send_files(ours, [root], links="both")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match='existing is "ask"; use update, replace, keep or rename'):
+            Destination(tmp_path / "there", existing="ask")  # type: ignore[arg-type]
         # An exception of `progress` ends the transfer, and is the caller's.
         (root / "large").write_bytes(os.urandom(LARGE))
         receiving = asyncio.ensure_future(receive_files(theirs, tmp_path / "there"))

@@ -380,7 +380,12 @@ class Destination:
     """A folder that receives files. See `tidewire.files.Destination`."""
 
     def __new__(
-        cls, folder: str | os.PathLike[str], max_bytes: int | None, max_files: int | None
+        cls,
+        folder: str | os.PathLike[str],
+        max_bytes: int | None,
+        max_files: int | None,
+        existing: str,
+        links: bool,
     ) -> Destination: ...
 
 @final
@@ -390,17 +395,22 @@ class Tally:
     def __new__(cls) -> Tally: ...
     def counts(self) -> tuple[int, int, int, int, int]:
         """Return files and bytes in all, bytes moved, bytes carried before, entries kept."""
-    def failures(self) -> list[tuple[str, str, str]]:
-        """Return what did not arrive: path, reason and detail."""
+    def failures(self) -> list[tuple[str, bytes | None, str, str]]:
+        """Return what did not arrive: path, its bytes if they are no text, reason and detail."""
+    def warnings(self) -> list[tuple[str, bytes | None, str]]:
+        """Return what could not be done for entries: path, its bytes if they are no text, words."""
 
 def send_files(
     connection: Connection,
-    paths: Sequence[str | os.PathLike[str]],
+    named: tuple[Sequence[str | os.PathLike[str]], str, bool],
     tally: Tally,
     bell: Bell,
     token: int,
 ) -> Operation:
-    """Send files: entries kept, their bytes, bytes carried before, entries that failed, whether damaged."""
+    """Send paths, with `links` and `growing`.
+
+    Gives entries kept, their bytes, bytes carried before, entries that failed, whether damaged.
+    """
 
 def receive_files(
     connection: Connection, destination: Destination, tally: Tally, bell: Bell, token: int

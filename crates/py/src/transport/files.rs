@@ -9,8 +9,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tidewire_transfer::{Event, Limits, Outcome, ScanError, TransferError, receive, scan, send};
+use tidewire_transfer::{
+    Event, Existing, Limits, Links, Outcome, PathText, ScanError, Scanning, TransferError, receive, scan_with, send,
+};
 use tokio::task::{JoinError, JoinSet, block_in_place};
 
 use super::bell::Bell;
@@ -20,9 +23,14 @@ use super::operation::{Answer, Operation};
 use super::runtime::runtime;
 use crate::error::{CUT_OFF, DESTINATION, PATHS, TRANSFER, TRANSPORT};
 
-/// Failures that a tally keeps with their words; the others are only counted. Chosen: more than a person
-/// reads.
-const MOST_FAILURES: usize = 1_000;
+/// Failures, and warnings, that a tally keeps with their words; the others are only counted. Chosen: more than
+/// a person reads.
+const MOST_KEPT: usize = 1_000;
+
+/// What did not arrive: its path as text, the bytes of the path if they are no text, reason and detail.
+type Failure = (String, Option<Vec<u8>>, &'static str, String);
+/// What the destination could not do for an entry: its path as text and bytes likewise, and words.
+type Warning = (String, Option<Vec<u8>>, String);
 
 /// A folder that receives files, with the limits of all transfers into it.
 #[pyclass(frozen, module = "tidewire._native")]
@@ -30,8 +38,23 @@ pub struct Destination(Arc<tidewire_transfer::Destination>);
 
 #[pymethods]
 impl Destination {
+    /// `existing` and `links` are the options of `tidewire receive`.
     #[new]
-    fn new(py: Python<'_>, folder: PathBuf, max_bytes: Option<u64>, max_files: Option<u64>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        max_bytes: Option<u64>,
+        max_files: Option<u64>,
+        existing: &str,
+        links: bool,
+    ) -> PyResult<Self> {
+        let existing = match existing {
+            "update" => Existing::Update,
+            "replace" => Existing::Replace,
+            "keep" => Existing::Keep,
+            "rename" => Existing::Rename,
+            other => return Err(unknown("existing", other, "update, replace, keep or rename")),
+        };
         let opened = py.detach(|| tidewire_transfer::Destination::open(&folder)).map_err(|error| {
             let advice = match error.kind() {
                 ErrorKind::NotFound => "create its parent folder first",
@@ -39,8 +62,14 @@ impl Destination {
             };
             DESTINATION.raise(py, format!("cannot receive into `{}`: {error}; {advice}", folder.display()))
         })?;
-        Ok(Self(Arc::new(opened.limited(Limits { bytes: max_bytes, files: max_files }))))
+        let limits = Limits { bytes: max_bytes, files: max_files };
+        Ok(Self(Arc::new(opened.limited(limits).with_existing(existing).with_links(links))))
     }
+}
+
+/// The error for an argument that is none of the words that it may be.
+fn unknown(argument: &str, word: &str, words: &str) -> PyErr {
+    PyValueError::new_err(format!("{argument} is {word:?}; use {words}"))
 }
 
 /// What a transfer has done so far.
@@ -55,8 +84,9 @@ struct Counts {
     moved: AtomicU64,
     resumed: AtomicU64,
     kept: AtomicU32,
-    /// The first [`MOST_FAILURES`]: path, reason and detail.
-    failures: Mutex<Vec<(String, &'static str, String)>>,
+    /// The first [`MOST_KEPT`] of each.
+    failures: Mutex<Vec<Failure>>,
+    warnings: Mutex<Vec<Warning>>,
 }
 
 #[pymethods]
@@ -74,9 +104,14 @@ impl Tally {
         (files, read(&counts.bytes), read(&counts.moved), read(&counts.resumed), kept)
     }
 
-    /// What did not arrive: path, reason and detail.
-    fn failures(&self) -> Vec<(String, &'static str, String)> {
+    /// What did not arrive.
+    fn failures(&self) -> Vec<Failure> {
         self.0.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the destination could not do for entries that arrived.
+    fn warnings(&self) -> Vec<Warning> {
+        self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -91,14 +126,31 @@ impl Counts {
             Event::Resumed { offset, .. } => drop(self.resumed.fetch_add(*offset, Ordering::Relaxed)),
             Event::Changed { withdrawn, .. } => drop(self.resumed.fetch_sub(*withdrawn, Ordering::Relaxed)),
             Event::Compared(_) => {}
-            Event::Kept { .. } => drop(self.kept.fetch_add(1, Ordering::Relaxed)),
-            Event::Failed(failure) => {
-                let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-                if failures.len() < MOST_FAILURES {
-                    failures.push((failure.path.to_string(), failure.reason.name(), failure.detail.clone()));
+            Event::Kept { path, warning, .. } => {
+                self.kept.fetch_add(1, Ordering::Relaxed);
+                if let Some(warning) = warning {
+                    let (text, bytes) = parts(path);
+                    push(&self.warnings, (text, bytes, (*warning).to_owned()));
                 }
             }
+            Event::Failed(failure) => {
+                let (text, bytes) = parts(&failure.path);
+                push(&self.failures, (text, bytes, failure.reason.name(), failure.detail.clone()));
+            }
         }
+    }
+}
+
+/// The text of a path, and its bytes if they are no text.
+fn parts(path: &PathText) -> (String, Option<Vec<u8>>) {
+    (path.to_string(), path.bytes().map(<[u8]>::to_vec))
+}
+
+/// Keeps `one` if fewer than [`MOST_KEPT`] are kept.
+fn push<T>(kept: &Mutex<Vec<T>>, one: T) {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() < MOST_KEPT {
+        kept.push(one);
     }
 }
 
@@ -110,20 +162,31 @@ enum Failed {
     Task(JoinError),
 }
 
+/// What is sent: the paths, and the options `--links` and `--growing` of `tidewire send`.
+#[derive(FromPyObject)]
+pub struct Named(Vec<PathBuf>, String, bool);
+
 /// Sends files and folders over a new stream.
 #[pyfunction]
 pub fn send_files(
     py: Python<'_>,
     connection: &Connection,
-    paths: Vec<PathBuf>,
+    named: Named,
     tally: &Tally,
     bell: &Bell,
     token: u64,
 ) -> PyResult<Operation> {
+    let Named(paths, links, growing) = named;
+    let links = match links.as_str() {
+        "skip" => Links::Skip,
+        "keep" => Links::Keep,
+        "follow" => Links::Follow,
+        other => return Err(unknown("links", other, "skip, keep or follow")),
+    };
     let (connection, counts) = (connection.get(py)?, Arc::clone(&tally.0));
     operation(py, bell, token, async move {
-        let found = block_in_place(|| scan(&paths)).map_err(Failed::Scan)?;
-        if found.sources.is_empty() {
+        let found = block_in_place(|| scan_with(&paths, Scanning { links, growing })).map_err(Failed::Scan)?;
+        if found.is_empty() {
             found.failures.iter().for_each(|failure| counts.take(&Event::Failed(failure)));
             let failed = found.failures.len().try_into().unwrap_or(u32::MAX);
             return Ok(Outcome { failed, ..Outcome::default() });
