@@ -19,10 +19,6 @@ use super::{link, whole};
 
 /// The part of the goodput to compare with that must be reached.
 const PART: f64 = 0.9;
-/// The part that one row in [`UNLUCKY`] must reach after a roam: its second start-up was less lucky than the
-/// first.
-const PART_UNLUCKY: f64 = 0.75;
-const UNLUCKY: usize = 32;
 /// Round trips by which a roam may be later than a fresh connection, and round trips from the moment at which
 /// a narrower size is known until the rate must be whole.
 const LATER: u32 = 2;
@@ -30,10 +26,11 @@ const NARROWED: u32 = 5;
 /// Part of a packet of 1,228 bytes with its IP header that is data of the stream.
 const DATA: f64 = 0.93;
 /// How long the goodput is compared after a change, and from which age on after a roam. Sooner, what was read
-/// depends on whether start-up has just overrun the queue: in three rows of the table the roamed connection
-/// has, and the bytes behind the gap wait for a repair, at 0.79 of the fresh one.
+/// depends on whether start-up has just overrun the queue: in two rows of the table the roamed connection
+/// has, and the fresh one hardly, and the bytes behind the gap wait for a repair, at 0.79 and 0.84 of the
+/// fresh one.
 const COMPARED: Duration = Duration::from_secs(4);
-const COMPARED_FROM: Duration = Duration::from_secs(1);
+const COMPARED_FROM: Duration = Duration::from_millis(300);
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -134,20 +131,23 @@ fn rows(table: &[(u64, &[u64])]) -> Vec<Row> {
 }
 
 fn check_roams(table: &[(u64, &[u64])]) {
-    let (rows, mut failed) = (rows(table), Vec::new());
-    for &row in &rows {
+    let mut failed = Vec::new();
+    for row in rows(table) {
         for what in [Rebound::Roams, Rebound::Host] {
-            let ages = roam(row, what).into_iter().filter(|of| of.0 >= COMPARED_FROM);
-            let least = ages.map(|(age, fresh, roamed)| (roamed as f64 / fresh as f64, age));
-            let (least, age) = least.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are ages");
-            println!("{row:?} {what:?}: at least {least:.2} of a fresh connection, at {age:?}");
+            let ages = roam(row, what);
+            let least_from = |from| {
+                let compared = ages.iter().filter(|of| of.0 >= from);
+                let least = compared.map(|&(age, fresh, roamed)| (roamed as f64 / fresh as f64, age));
+                least.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are ages")
+            };
+            let (ever, (least, age)) = (least_from(Duration::ZERO), least_from(COMPARED_FROM));
+            println!("{row:?} {what:?}: at least {least:.2} of a fresh connection, at {age:?}; ever {ever:.2?}");
             if least < PART {
                 failed.push((row, what, least));
             }
         }
     }
-    assert!(failed.len() <= 2 * rows.len() / UNLUCKY, "{failed:#?}");
-    assert!(failed.iter().all(|&(.., least)| least >= PART_UNLUCKY), "{failed:#?}");
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 fn check_narrowings(table: &[(u64, &[u64])]) {

@@ -52,9 +52,12 @@ const FEW_TEXTS: usize = 4;
 /// and a roam after which losses are more than one report of short spans covers.
 const CHANGES: u64 = 100;
 const FEW_CHANGES: [u64; 4] = [1, 9, 28, 36];
-/// Changes of the path that once failed: another host, of which the sending client did not know. It stopped
-/// with a full window, which was taken for a slow bottleneck.
-const KEPT_CHANGES: [u64; 3] = [3_900_025, 3_900_030, 4_100_009];
+/// Changes of the path that once failed. Three are another host, of which the sending client did not know: it
+/// stopped with a full window, which was taken for a slow bottleneck. Four are a narrower path that loses
+/// packets: the sender paused before it knew the cause of its losses. With few seeds the last two, which take
+/// longest, do not run.
+const KEPT_CHANGES: [u64; 7] = [3_900_025, 3_900_030, 4_100_009, 3_900_058, 5_100_139, 3_900_026, 4_100_038];
+const FEW_KEPT_CHANGES: usize = 5;
 
 /// Seeds that once failed, with their generator and what they found.
 const KEPT_SEEDS: &[Seed] = &[
@@ -213,8 +216,10 @@ fn whatever_a_client_asks_for_arrives_whole() {
 #[test]
 fn goodput_returns_after_a_change_of_the_path() {
     let all: Vec<u64> = (1..=CHANGES).collect();
-    let numbers = if tidewire_testing::few_seeds() { &FEW_CHANGES[..] } else { &all };
-    run_all(&KEPT_CHANGES.iter().chain(numbers).map(|&n| Seed(Eighth, n)).collect::<Vec<_>>());
+    let few = tidewire_testing::few_seeds();
+    let numbers = if few { &FEW_CHANGES[..] } else { &all };
+    let kept = if few { &KEPT_CHANGES[..FEW_KEPT_CHANGES] } else { &KEPT_CHANGES };
+    run_all(&kept.iter().chain(numbers).map(|&n| Seed(Eighth, n)).collect::<Vec<_>>());
 }
 
 #[test]

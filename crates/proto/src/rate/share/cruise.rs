@@ -29,8 +29,8 @@ use core::time::Duration;
 use super::epoch::Epoch;
 use super::tuning::{
     BASE_LIFE, BRAKE_ROUNDS, CAP_GROWTH, CAP_LIFE, CAP_ROUNDS, CORRECTION_EPOCHS, DRAINED, DROP_MARGIN, EPOCH_LEAST,
-    FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_SERVED, LEAST_TARGET, LEAST_UNSEEN, MOST_BRAKE, MOST_FALL,
-    MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISE_STANDS, NOISY_FALL, NOISY_GROWTH, NOISY_TARGET,
+    FIRST_GROWTH, FRESH, FULL_FADES, LEAST_PACE, LEAST_SERVED, LEAST_TARGET, LEAST_UNSEEN, MARK_GAIN, MOST_BRAKE,
+    MOST_FALL, MOST_FILL, MOST_GROWTH, NOISE_EPOCHS, NOISE_PART, NOISE_STANDS, NOISY_FALL, NOISY_GROWTH, NOISY_TARGET,
     PROBE_AFTER, SPARSE, SPIKE, TARGET_SCALE,
 };
 use super::{AckSample, PACKET};
@@ -41,6 +41,8 @@ use crate::Time;
 pub(super) struct Cruise {
     /// The rate of this flow in bytes per second.
     pub rate: f64,
+    /// The rate before losses whose cause is not known yet lowered it.
+    pub unlowered: f64,
     /// Factor of the pace, which moves the queue to its target.
     gain: f64,
     /// Noise of the delay in the last epoch, in seconds.
@@ -81,7 +83,8 @@ pub(super) struct Known {
 impl Cruise {
     /// Begins with this pace. The epoch before it says nothing about the queue.
     pub(super) fn begin(&mut self, pace: f64) {
-        *self = Self { rate: pace.max(LEAST_PACE), gain: 1.0, ..Self::default() };
+        let rate = pace.max(LEAST_PACE);
+        *self = Self { rate, unlowered: rate, gain: 1.0, ..Self::default() };
     }
 
     /// Until epochs have shown it, delays are expected to vary by this much.
@@ -138,11 +141,24 @@ impl Cruise {
     pub(super) fn restore(&mut self, rate: f64) {
         self.capped = None;
         self.rate = self.rate.max(rate);
+        self.unlowered = self.rate;
+    }
+
+    /// The losses were neither the bottleneck's nor the medium's.
+    pub(super) fn acquit(&mut self) {
+        self.rate = self.rate.max(self.unlowered);
+    }
+
+    /// The path marked congestion, which lowers the rate whatever its losses are found to be.
+    pub(super) fn on_marks(&mut self) {
+        self.rate *= MARK_GAIN;
+        self.unlowered *= MARK_GAIN;
+        self.resume();
     }
 
     /// The bottleneck drops what exceeds this rate.
     pub(super) fn limit(&mut self, rate: f64, ack: &AckSample) {
-        self.rate = rate;
+        (self.rate, self.unlowered) = (rate, rate);
         self.full = Some((self.longest.max(LEAST_TARGET), ack.now + BASE_LIFE));
         self.capped = Some(ack.now + CAP_LIFE.max(ack.min_rtt * CAP_ROUNDS));
     }

@@ -384,10 +384,9 @@ impl Medium {
         Some(if evidence > 0.0 && is_plausible { Verdict::Medium { rate } } else { Verdict::Bottleneck { arrived } })
     }
 
-    /// The recent losses were caused by neither. Returns the rate before them, if they lowered it.
-    pub(super) fn acquit(&mut self) -> Option<f64> {
-        self.recent = Recent::default();
-        self.suspicion.take().map(|suspicion| suspicion.rate)
+    /// The recent losses were caused by neither.
+    pub(super) fn acquit(&mut self) {
+        (self.recent, self.suspicion) = (Recent::default(), None);
     }
 
     /// A test would delay the data of an application that needs less than the rate. So losses that cost

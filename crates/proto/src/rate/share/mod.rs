@@ -37,9 +37,9 @@ use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateControlle
 use crate::Time;
 use tuning::{
     BLIND, CROWD, DRAIN_GAIN, DRAIN_ROUNDS, DRAINED_AGAIN, FALLS, JOIN_GAIN, JUMPED, LEAST_LOOK_TIME, LEAST_ROUND,
-    LEAST_SLOW, LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MARK_GAIN, MOST_SLOW_ROUNDS, NEAR_LIFE,
-    NEAR_ROUNDS, OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR,
-    QUEUE_FLOOR, SLOW_DEPTH, SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
+    LEAST_SLOW, LIMITED, LIMITED_SAMPLES, LOOK_ROUNDS, LOOK_VANISHED, LOSSY, MOST_SLOW_ROUNDS, NEAR_LIFE, NEAR_ROUNDS,
+    OVERRUN, PAUSE_AGAIN, PAUSE_GAIN, PAUSE_MEMORY, PAUSE_RESUME, PAUSE_ROUNDS, QUEUE_DIVISOR, QUEUE_FLOOR, SLOW_DEPTH,
+    SLOW_GAIN, SLOW_SHARE, SPARSE, STARTUP_QUEUE, UNDRAINED, WINDOW_GAIN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,8 +202,10 @@ impl RateController for Share {
     }
 
     fn on_mtu_fell(&mut self) {
-        if let Some(rate) = self.medium.acquit() {
-            self.cruise.restore(rate);
+        self.medium.acquit();
+        self.cruise.acquit();
+        if self.phase == Phase::Pause {
+            self.pause = None;
         }
     }
 
@@ -288,8 +290,7 @@ impl Share {
             if self.phase == Phase::Startup {
                 self.end_startup(ack);
             }
-            self.cruise.rate *= MARK_GAIN;
-            self.cruise.resume();
+            self.cruise.on_marks();
         }
         self.limited += (f64::from(u8::from(ack.app_limited)) - self.limited) / LIMITED_SAMPLES;
         if self.medium.is_overrun(self.limited > LIMITED) {
@@ -312,6 +313,8 @@ impl Share {
                 self.end_startup(ack);
             }
             Phase::Startup if standing > self.queue_limit() / STARTUP_QUEUE => self.end_startup(ack),
+            // The path was not overrun: its packets were too long.
+            Phase::Pause if self.pause.is_none() => self.end_pause(ack),
             Phase::Drain if self.rounds > 0 && standing.as_secs_f64() < 2.0 * self.cruise.target() => {
                 self.enter(Phase::Cruise, ack);
             }
@@ -339,8 +342,11 @@ impl Share {
     /// The path is overrun: stops until its queue is gone.
     fn pause(&mut self, ack: &AckSample) {
         let arrived = self.epochs.arrived.max(ack.rate.map_or(0.0, |sample| sample.acked as f64));
-        let startup = self.phase == Phase::Startup;
-        let rate = if startup { self.startup.best as f64 } else { self.cruise.rate };
+        let rate = match self.phase {
+            Phase::Startup => self.startup.best as f64,
+            Phase::Compete | Phase::Look => arrived,
+            _ => self.cruise.unlowered,
+        };
         let recent = self.pause.filter(|last| ack.now.since(last.at) < PAUSE_MEMORY);
         self.pause = Some(Pause {
             at: ack.now,
@@ -357,9 +363,19 @@ impl Share {
         });
         (self.compete, self.delays.holds) = (None, false);
         self.cruise.begin(arrived * PAUSE_RESUME);
+        self.cruise.unlowered = rate;
         self.slow_down(Phase::Pause, PAUSE_GAIN, ack);
         // Without packets it would not end.
         self.slow.pace = self.slow.pace.max(2.0 * PACKET as f64 / ack.smoothed.max(SPARSE).as_secs_f64());
+    }
+
+    fn end_pause(&mut self, ack: &AckSample) {
+        if let Some(Pause { before, loss, repeated, .. }) = self.pause {
+            let sent = Sent { now: ack.now, next: ack.next, ..before };
+            self.medium.begin_again(loss, sent, self.cruise.rate, repeated);
+        }
+        self.cruise.resume();
+        self.enter(Phase::Cruise, ack);
     }
 
     fn end_epoch(&mut self, epoch: &Epoch, ack: &AckSample) {
@@ -382,6 +398,9 @@ impl Share {
             self.delays.least_mean(),
             Known { loss, excess, tests },
         );
+        if excess == 0.0 && tests.is_none() {
+            self.cruise.unlowered = self.cruise.rate;
+        }
         // If half of the delay is variation, the path causes it, and it shows no queue of TCP.
         let rate = self.cruise.rate;
         let queue = if self.cruise.is_queue(epoch.mean) { epoch.mean.as_secs_f64() } else { 0.0 };
@@ -455,12 +474,7 @@ impl Share {
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Pause if ack.now.since(self.slow.at) >= LEAST_LOOK_TIME.max(ack.smoothed * PAUSE_ROUNDS) => {
-                if let Some(Pause { before, loss, repeated, .. }) = self.pause {
-                    let sent = Sent { now: ack.now, next: ack.next, ..before };
-                    self.medium.begin_again(loss, sent, self.cruise.rate, repeated);
-                }
-                self.cruise.resume();
-                self.enter(Phase::Cruise, ack);
+                self.end_pause(ack);
             }
             _ => {}
         }

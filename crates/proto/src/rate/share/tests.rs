@@ -1,7 +1,7 @@
 //! Tests of the controller `share` with scripted acknowledgements. Whole flows are in `sim/tests/many`.
 
 use super::compete::Left;
-use super::tuning::{LATE, OVERFLOWS, QUEUED, STANDING, VAIN_LOOKS, VAIN_TIME};
+use super::tuning::{LATE, MARK_GAIN, OVERFLOWS, QUEUED, STANDING, VAIN_LOOKS, VAIN_TIME};
 use super::*;
 use crate::path::{RateSample, Totals};
 
@@ -11,19 +11,23 @@ const RTT: Duration = Duration::from_millis(60);
 struct Path {
     share: Share,
     now: Time,
-    /// Bytes sent, and bytes that the queue holds.
+    /// Bytes sent and arrived, and bytes that the queue holds.
     sent: f64,
+    arrived: f64,
     queue: f64,
     packet: u64,
     /// Delay of a packet of this number without a queue.
     delay: fn(u64) -> Duration,
+    /// Packets of each eight that are lost.
+    lost: u64,
 }
 
 impl Path {
     fn new() -> Self {
         let mut share = Share::default();
         share.on_handshake(RTT);
-        Self { share, now: Time::from_millis(1_000), sent: 0.0, queue: 0.0, packet: 0, delay: |_| RTT / 2 }
+        let now = Time::from_millis(1_000);
+        Self { share, now, sent: 0.0, arrived: 0.0, queue: 0.0, packet: 0, delay: |_| RTT / 2, lost: 0 }
     }
 
     /// Sends for `time` over a path that serves `rate`, with an acknowledgement each sixteenth of a round
@@ -33,14 +37,16 @@ impl Path {
         for _ in 0..time.as_micros() / step.as_micros() {
             let pace = (self.share.budget().pacing as f64).min(1e9);
             let bytes = pace * step.as_secs_f64();
+            let arrives = 1.0 - self.lost as f64 / 8.0;
             self.sent += bytes;
+            self.arrived += bytes * arrives;
             self.queue = (self.queue + bytes - rate * step.as_secs_f64()).max(0.0);
             let delay = Duration::from_secs_f64(self.queue / rate) + (self.delay)(self.packet) - RTT / 2;
             self.now += step;
             self.packet += 8;
             let sent = self.sent as u64;
             let served = (pace.min(rate)) as u64;
-            (0..8).for_each(|n| self.share.on_fate(self.packet - 8 + n, false));
+            (0..8).for_each(|n| self.share.on_fate(self.packet - 8 + n, n < self.lost));
             self.share.on_ack(&AckSample {
                 now: self.now + delay,
                 bytes: bytes as u64,
@@ -52,13 +58,24 @@ impl Path {
                 one_way: Some(RTT / 2 + delay),
                 newest_bytes: 1_500,
                 app_limited: false,
-                totals: Totals { sent, passed: sent, acked: sent },
+                totals: Totals { sent, passed: sent, acked: self.arrived as u64 },
                 smoothed: RTT + delay,
                 min_rtt: RTT,
-                rate: Some(RateSample { acked: served, passed: served, app_limited: false }),
+                rate: Some(RateSample { acked: (served as f64 * arrives) as u64, passed: served, app_limited: false }),
                 dispersion: None,
             });
         }
+    }
+
+    /// The same until something is so, for a second at most.
+    fn run_until(&mut self, rate: f64, is_so: impl Fn(&Share) -> bool) {
+        for _ in 0..1_000_000 / (RTT / 16).as_micros() {
+            if is_so(&self.share) {
+                return;
+            }
+            self.run(RTT / 16, rate);
+        }
+        panic!("{:?}", self.share);
     }
 }
 
@@ -171,6 +188,32 @@ fn congestion_marks_lower_the_rate_once_a_round_trip() {
     path.run(RTT / 16, 3_125_000.0);
     let after = path.share.cruise.rate / before;
     assert!((MARK_GAIN - 0.01..MARK_GAIN + 0.05).contains(&after), "{after}");
+    // Packets that were too long lowered nothing.
+    path.share.on_mtu_fell();
+    assert_eq!(path.share.cruise.rate / before, after);
+}
+
+/// A path became narrower, so all full packets were lost. The sender lowered its rate and paused before it
+/// knew why. Its test at the lower rate lost nothing, so a tenth of the rate was taken for the bottleneck's.
+#[test]
+fn a_narrowing_that_is_known_late_gives_the_rate_back() {
+    const RATE: f64 = 3_125_000.0;
+    let stages: [fn(&Share) -> bool; 3] = [
+        |share| share.cruise.rate < RATE / 4.0,
+        |share| share.phase == Phase::Pause,
+        |share| share.phase == Phase::Cruise && share.medium.tests_after_pause(),
+    ];
+    for late in 1..=stages.len() {
+        let mut path = Path::new();
+        path.run(Duration::from_secs(5), RATE);
+        path.lost = 7;
+        stages[..late].iter().for_each(|is_so| path.run_until(RATE, is_so));
+        path.lost = 0;
+        path.share.on_mtu_fell();
+        path.run(RTT / 16, RATE);
+        assert_eq!((path.share.phase, path.share.medium.test_rate()), (Phase::Cruise, None), "{late}");
+        assert!(path.share.cruise.rate >= 0.95 * RATE, "{late}: {}", path.share.cruise.rate);
+    }
 }
 
 /// What the loss of each packet of number `every` leads to, if a test at a lower rate loses those of `tested`
