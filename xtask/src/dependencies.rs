@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 /// The workspaces: the product's, and those beside it.
 const MANIFESTS: [&str; 4] = ["Cargo.toml", "bench/Cargo.toml", "crates/py/Cargo.toml", "fuzz/Cargo.toml"];
 const PAGE: &str = "docs/dependencies.md";
+/// The page leaves it out in the names of our packages.
+const PREFIX: &str = "tidewire-";
 
 /// Fails with every dependency without a reason, and every reason without its dependency.
 pub fn check(context: &Context) -> Result<(), String> {
@@ -33,7 +35,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
 }
 
-/// Package and foreign dependency, for each direct dependency of any kind in the output of `cargo metadata`.
+/// Package, without its prefix, and foreign dependency, for each direct dependency of any kind in the output
+/// of `cargo metadata`.
 fn direct(metadata: &str) -> Result<BTreeSet<(String, String)>, String> {
     let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -42,25 +45,23 @@ fn direct(metadata: &str) -> Result<BTreeSet<(String, String)>, String> {
         let dependencies = package["dependencies"].as_array().into_iter().flatten();
         // One with a path is ours.
         let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
-        found.extend(foreign.map(|dependency| (text(&package["name"]), text(&dependency["name"]))));
+        let package = text(&package["name"]).replacen(PREFIX, "", 1);
+        found.extend(foreign.map(|dependency| (package.clone(), text(&dependency["name"]))));
     }
     Ok(found)
 }
 
-/// Package and dependency of each line of the page: a heading names the package, the first cell of a row the
-/// dependency, and the last cell holds the reason.
+/// Package and dependency of each row of the page: the first cell has the dependencies, the second the
+/// packages that use them, without their prefix, and the last one the reason.
 fn explained(page: &str) -> BTreeSet<(String, String)> {
-    let mut package = String::new();
     let mut found = BTreeSet::new();
     for line in page.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            package = heading.split('`').nth(1).unwrap_or_default().to_owned();
-        }
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [first, .., reason] = cells[..] else { continue };
-        let name = first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
-        if let (Some(name), false) = (name, reason.is_empty() || package.is_empty()) {
-            found.insert((package.clone(), name.to_owned()));
+        let [names, users, reason] = cells[..] else { continue };
+        // The odd pieces lie between the marks of code.
+        for name in names.split('`').skip(1).step_by(2).filter(|_| !reason.is_empty()) {
+            let users = users.split([',', ';']).filter_map(|user| user.split_whitespace().next());
+            found.extend(users.map(|user| (user.to_owned(), name.to_owned())));
         }
     }
     found
@@ -76,15 +77,16 @@ mod tests {
 
     #[test]
     fn dependencies_with_a_path_are_ours() {
-        let metadata = r#"{"packages": [{"name": "a", "dependencies": [
+        let metadata = r#"{"packages": [{"name": "tidewire-a", "dependencies": [
             {"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc", "kind": "build"}]}]}"#;
         assert_eq!(direct(metadata), Ok(set(&[("a", "serde"), ("a", "cc")])));
     }
 
     #[test]
-    fn a_reason_is_a_row_under_the_heading_of_its_package() {
-        let page = "# Dependencies\n| `a` | 7 |\n## `a`: the library\n| crate | kind | reason |\n| --- | --- | --- |\n\
-            | `serde` | runtime | rows as JSON |\n| `empty` | dev | |\n## `b`\n| `cc` | build | C code |\n";
-        assert_eq!(explained(page), set(&[("a", "serde"), ("b", "cc")]));
+    fn a_row_has_dependencies_their_users_and_a_reason() {
+        let page = "| crate | limit |\n| `a` | 7 |\n| crate | used by | reason |\n| --- | --- | --- |\n\
+            | `serde`, `toml` | a, b (Linux); c (dev) | rows |\n| `empty` | a | |\n";
+        let pairs = ["a", "b", "c"].map(|user| [(user, "serde"), (user, "toml")]).concat();
+        assert_eq!(explained(page), set(&pairs));
     }
 }
