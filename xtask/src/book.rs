@@ -160,15 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_json_names_every_event() {
-        let schema: serde_json::Value = serde_json::from_str(include_str!("../../docs/json-schema.json")).unwrap();
-        let page = include_str!("../../docs/json.md");
-        let events = schema["$defs"].as_object().unwrap().keys().filter_map(|name| name.strip_suffix("_event"));
-        let missing: Vec<_> = events.filter(|event| !page.contains(&format!("`{event}`"))).collect();
-        assert_eq!(missing, [""; 0], "write them into docs/json.md");
-    }
-
-    #[test]
     fn a_paragraph_that_is_a_link_to_a_data_file_becomes_its_table() {
         let folder = std::env::temp_dir();
         std::fs::write(folder.join("xtask-table.csv"), "loss,\"delay, ms\"\n`5%`,1|2\n").unwrap();

@@ -13,11 +13,24 @@ pub fn line(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     fields.join(",") + "\n"
 }
 
+/// The rows of a Markdown table, without the rule below its head. No cell may have an escaped `|`.
+pub fn of_markdown(table: &str) -> String {
+    let is_rule = |row: &str| row.chars().all(|c| matches!(c, '-' | ':' | '|' | ' '));
+    let rows = table.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
+    rows.filter(|row| !is_rule(row)).map(|row| line(row.split('|').map(str::trim))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn cells_with_a_comma_or_a_quote_are_quoted() {
         assert_eq!(super::line(["a", "b, c"]), "a,\"b, c\"\n");
         assert_eq!(super::line(["d \"e\"", ""]), "\"d \"\"e\"\"\",\n");
+    }
+
+    #[test]
+    fn a_markdown_table_keeps_its_cells_without_its_rule() {
+        let table = "| loss | p50, p99 |\n| --- | ---: |\n| 1 % | **2** |\n|  | 3 |\n";
+        assert_eq!(super::of_markdown(table), "loss,\"p50, p99\"\n1 %,**2**\n,3\n");
     }
 }

@@ -22,14 +22,14 @@ pub fn split(text: &str, name: &str, title: &str) -> Split {
     let mut split = Split { page: String::new(), files: Vec::new() };
     let (mut heading, mut is_in_table) = (title, false);
     for line in text.lines() {
-        let Some(row) = line.strip_prefix('|') else {
+        if !line.starts_with('|') {
             is_in_table = false;
             if line.starts_with('#') {
                 heading = line.trim_start_matches(['#', ' ']);
             }
             split.page += &format!("{line}\n");
             continue;
-        };
+        }
         if !is_in_table {
             is_in_table = true;
             let number = split.files.len() + 1;
@@ -37,10 +37,8 @@ pub fn split(text: &str, name: &str, title: &str) -> Split {
             split.page += &format!("[{heading}](data/{file})\n");
             split.files.push((file, String::new()));
         }
-        let is_rule = row.chars().all(|c| matches!(c, '-' | ':' | '|' | ' '));
-        if let (Some((_, rows)), false) = (split.files.last_mut(), is_rule) {
-            let cells = row.trim_end().trim_end_matches('|').split('|');
-            *rows += &csv::line(cells.map(str::trim));
+        if let Some((_, rows)) = split.files.last_mut() {
+            *rows += &csv::of_markdown(line);
         }
     }
     split

@@ -3,9 +3,9 @@
 //! and live video beside its peers.
 //!
 //! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
-//! of the machine. Each of its parts can be run alone. With `--write` the text of a part goes between its two marks in
-//! its document, and its tables into `docs/data/measured-PART.csv`. Invariant: every printed figure was
-//! measured in this call.
+//! of the machine. Each of its parts can be run alone. With `--write` the text of a part goes
+//! between its two marks in its document, and its tables into `docs/data/measured-PART.csv`. Invariant: every
+//! printed figure was measured in this call.
 
 mod contests;
 mod live;
