@@ -19,6 +19,16 @@ pub struct Step {
     pub run: fn(&Context) -> Result<(), String>,
 }
 
+/// Makes a step, so that the table of all has one line for each.
+pub const fn step(
+    part: Part,
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Context) -> Result<(), String>,
+) -> Step {
+    Step { name, part, about, run }
+}
+
 /// Which commands run a step, beside the one with its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {

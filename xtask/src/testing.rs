@@ -43,7 +43,7 @@ pub fn default_set(context: &Context) -> Result<(), String> {
 
 /// Runs what the default set leaves out: its ignored tests, which need root, a browser or minutes, and every
 /// test of the other crates.
-pub fn left_out_by_default(context: &Context) -> Result<(), String> {
+pub fn left_out(context: &Context) -> Result<(), String> {
     run_all(context, "few", |binary| if binary.is_of_product() { "--ignored" } else { "--include-ignored" })
 }
 
