@@ -4,6 +4,7 @@
 use crate::context::{Context, run};
 use crate::tools;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Checks each crate that has features with each set of them.
 pub fn check(context: &Context) -> Result<(), String> {
@@ -58,12 +59,10 @@ pub fn oldest_compiler(context: &Context) -> Result<(), String> {
 /// The `rust-version` of the workspace's packages, which all have the same.
 fn rust_version(metadata: &str) -> Result<String, String> {
     let packages = packages(metadata)?;
-    let versions = packages.iter().map(|package| package["rust_version"].as_str());
-    let mut versions: Vec<_> = versions.map(|version| version.unwrap_or("missing")).collect();
-    versions.dedup();
-    match versions[..] {
+    let versions = packages.iter().map(|package| package["rust_version"].as_str().unwrap_or("missing"));
+    match versions.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
         [version] if version != "missing" => Ok(version.into()),
-        _ => Err(format!("the packages promise different compilers: {}", versions.join(", "))),
+        ref versions => Err(format!("the packages promise different compilers: {}", versions.join(", "))),
     }
 }
 

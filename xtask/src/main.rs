@@ -65,15 +65,31 @@ const STEPS: &[Step] = &[
     step(Alone, "all-seeds", "the tests of both with all their seeds: every night", testing::all_seeds),
 ];
 
+/// What runs a command with its arguments; none if these are wrong.
+type Run = fn(&[String]) -> Option<Result<(), String>>;
+
+/// The commands that are no steps: name, arguments, line of the help.
+const COMMANDS: [(&str, &str, &str, Run); 3] = [
+    ("install", "[--prefix DIR]", install::ABOUT, install::main),
+    ("loops", "[N] [TEST-FILTER]", loops::ABOUT, loops::main),
+    ("package", "[--test]", package::ABOUT, package::main),
+];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((command, rest)) = arguments.split_first() {
-        match command.as_str() {
-            "install" => return install::main(rest),
-            "loops" => return loops::main(rest),
-            "package" => return package::main(rest),
-            _ => {}
-        }
+    let command = COMMANDS.iter().find(|(name, ..)| arguments.first().is_some_and(|word| word == name));
+    if let Some((name, usage, about, run)) = command {
+        return match run(&arguments[1..]) {
+            Some(Ok(())) => ExitCode::SUCCESS,
+            Some(Err(problem)) => {
+                eprintln!("{problem}");
+                ExitCode::FAILURE
+            }
+            None => {
+                eprintln!("cargo xtask {name} {usage}   {about}");
+                ExitCode::from(2)
+            }
+        };
     }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
@@ -113,9 +129,10 @@ fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below but those marked -\n");
     text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
     text += "cargo xtask STEP...           some steps; `fuzz` alone takes seconds per target\n";
-    text += &format!("cargo xtask install           {}\n", install::ABOUT);
-    text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
-    text += &format!("cargo xtask package           {}\n\n", package::ABOUT);
+    for (name, _, about, _) in COMMANDS {
+        text += &format!("cargo xtask {name:<17} {about}\n");
+    }
+    text.push('\n');
     for step in STEPS {
         let mark = match step.part {
             Check => '*',

@@ -100,9 +100,9 @@ fn unwanted() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A test binary, and the folder of its package.
-pub struct Binary {
-    pub path: PathBuf,
-    pub package: PathBuf,
+struct Binary {
+    path: PathBuf,
+    package: PathBuf,
 }
 
 impl Binary {
@@ -121,7 +121,7 @@ impl Binary {
 }
 
 /// The test binaries in cargo's messages.
-pub fn binaries(messages: &str) -> Vec<Binary> {
+fn binaries(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let built = messages.filter(|message| message["profile"]["test"] == true);
     let binary = |message: Value| {
