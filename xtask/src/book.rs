@@ -14,7 +14,7 @@ use std::path::Path;
 /// Checks links and builds the book.
 pub fn check(context: &Context) -> Result<(), String> {
     links::check(context)?;
-    let mdbook = tools::subcommand(context, &MDBOOK)?;
+    let mdbook = tools::subcommand(context, &tools::MDBOOK)?;
     let folder = context.target.join("book");
     let mut command = context.program(&mdbook, "build --dest-dir");
     let output = command.arg(&folder).output().map_err(|e| format!("cannot start {}: {e}", mdbook.display()))?;
@@ -134,11 +134,6 @@ const END: &str = "</code>";
 fn is_complaint(line: &str) -> bool {
     line.split_whitespace().any(|word| matches!(word.trim_matches(['[', ']']), "WARN" | "ERROR"))
 }
-
-/// Without its web server, file watcher and search, which no check uses, and without optimization: built so,
-/// it takes 37 s of processor time (AMD EPYC), and the book takes it a second or two.
-const MDBOOK: tools::Subcommand =
-    tools::Subcommand { name: "mdbook", version: "0.5.4", options: &["--debug", "--no-default-features"], wheel: None };
 
 #[cfg(test)]
 mod tests {

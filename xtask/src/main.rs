@@ -7,7 +7,6 @@
 //! others build in the profile `release`. A step installs the tools it needs beyond rustup and cargo
 //! (`tools.rs`). What measures is `cargo measure` (`labs/measure`).
 
-mod bench;
 mod book;
 mod circles;
 mod comments;
@@ -58,7 +57,7 @@ const STEPS: &[Step] = &[
     step(Test, "tiers", "the codec's tests on every kernel this machine has", tiers::native),
     step(Alone, "foreign", "the codec's tests on emulated AArch64 and 32-bit ARM", tiers::foreign),
     step(Test, "py", "the Python package: lints, types, and tests of its wheel", python::check),
-    step(Test, "bench", "benchmarks build and give correct results", bench::check),
+    step(Test, "bench", "benchmarks build and give correct results", rust::bench),
     step(Alone, "miri", "the SIMD kernels under Miri", rust::miri),
     step(Test, "asan", "the codec's tests under the address sanitizer", rust::asan),
     step(Test, "fuzz", "replay every corpus, then fuzz each target", fuzz::check),
@@ -70,9 +69,9 @@ type Run = fn(&[String]) -> Option<Result<(), String>>;
 
 /// The commands that are no steps: name, arguments, line of the help.
 const COMMANDS: [(&str, &str, &str, Run); 3] = [
-    ("install", "[--prefix DIR]", install::ABOUT, install::main),
-    ("loops", "[N] [TEST-FILTER]", loops::ABOUT, loops::main),
-    ("package", "[--test]", package::ABOUT, package::main),
+    ("install", "[--prefix DIR]", "library, header, commands: in DIR (/usr/local), below DESTDIR", install::main),
+    ("loops", "[N] [TEST-FILTER]", "tests with real processes N times (50), beside busy loops", loops::main),
+    ("package", "[--test]", "Debian packages and a static binary; --test: as root, tries them", package::main),
 ];
 
 fn main() -> ExitCode {

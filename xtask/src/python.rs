@@ -4,15 +4,11 @@
 //! Invariant: the tests import what users install, never the sources beside them. The tools have one version
 //! each (`crates/py/requirements.txt`) and lie below `target/py`, so nothing of the user's is changed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::tools;
-
-/// The crate, from the workspace root.
-const CRATE: &str = "crates/py";
 
 /// Runs everything: clippy, the wheel, ruff, mypy with the stub against the module, the command, pytest.
 pub fn check(context: &Context) -> Result<(), String> {
@@ -57,10 +53,7 @@ impl<'a> Venv<'a> {
     /// Makes it anew, and removes the wheels of an earlier run.
     fn fresh(context: &'a Context) -> Result<Self, String> {
         let home = context.target.join("py");
-        let wheels = home.join("wheels");
-        if wheels.exists() {
-            fs::remove_dir_all(&wheels).map_err(|e| format!("{}: {e}", wheels.display()))?;
-        }
+        fresh(&home.join("wheels"))?;
         run(context.command("python3 -m venv --clear").arg(home.join("venv")))?;
         Ok(Self { context, home })
     }
@@ -68,7 +61,7 @@ impl<'a> Venv<'a> {
     /// A command for its interpreter, which runs in the folder of the crate.
     fn python(&self, arguments: &str) -> Command {
         let mut command = self.context.program(self.home.join("venv/bin/python"), arguments);
-        command.current_dir(self.context.root.join(CRATE)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.current_dir(self.context.root.join("crates/py")).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 }
@@ -79,27 +72,14 @@ impl<'a> Venv<'a> {
 /// built before, so only files with other bytes are written, with the time of now.
 fn source_distribution(venv: &Venv<'_>) -> Result<PathBuf, String> {
     let [packed, unpacked, source] = ["packed", "unpacked", "source"].map(|name| venv.home.join(name));
-    for folder in [&packed, &unpacked] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        }
-        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
+    fresh(&packed)?;
+    fresh(&unpacked)?;
     run(venv.python("-m maturin sdist --out").arg(&packed))?;
-    let archive = only_entry(&packed)?;
-    run(venv.context.command("tar --extract --gzip --file").arg(archive).arg("--directory").arg(&unpacked))?;
+    let mut tar = venv.context.command("sh -c");
+    tar.arg("tar --extract --gzip --strip-components 1 --file \"$0\"/*.tar.gz --directory \"$1\"");
+    run(tar.args([&packed, &unpacked]))?;
     // Without times: a file that has the same bytes keeps its own, and a changed one gets that of now.
     let mut mirror = venv.context.command("rsync --recursive --checksum --delete --mkpath");
-    run(mirror.arg(only_entry(&unpacked)?.join("")).arg(&source))?;
+    run(mirror.arg(unpacked.join("")).arg(&source))?;
     Ok(source)
-}
-
-/// The one file or folder in `folder`.
-fn only_entry(folder: &Path) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    match <[PathBuf; 1]>::try_from(paths) {
-        Ok([path]) => Ok(path),
-        Err(paths) => Err(format!("{}: {} entries instead of one", folder.display(), paths.len())),
-    }
 }

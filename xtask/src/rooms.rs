@@ -33,10 +33,9 @@ const WITHOUT_SYMBOLS: [&str; 2] = ["path", "rate"];
 pub fn check(context: &Context) -> Result<(), String> {
     let mut wrong = Vec::new();
     for manifest in ["Cargo.toml", "crates/py/Cargo.toml"] {
-        let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
-        let metadata = context.output_of(&line)?;
-        wrong.extend(offences_of_crates(&metadata)?);
-        wrong.extend(circles::of_crates(&metadata)?);
+        let packages = context.packages(&format!("--no-deps --manifest-path {manifest}"))?;
+        wrong.extend(offences_of_crates(&packages)?);
+        wrong.extend(circles::of_crates(&packages)?);
     }
     for source in circles::sources(&context.root.join("crates/proto/src"))? {
         wrong.extend(offences(&source)?);
@@ -50,13 +49,12 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
 }
 
-/// The dependencies in the output of `cargo metadata` that do not point to a lower floor.
-fn offences_of_crates(metadata: &str) -> Result<Vec<String>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+/// The dependencies of packages that do not point to a lower floor.
+fn offences_of_crates(packages: &[Value]) -> Result<Vec<String>, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let floor = |name: &str| CRATES.iter().position(|floor| floor.split(' ').any(|known| known == name));
     let mut wrong = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in packages {
         let name = text(&package["name"]);
         if name == "xtask" {
             continue;
@@ -88,15 +86,12 @@ fn rank(room: &str) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::tree::File;
+    use serde_json::json;
 
     #[test]
     fn a_crate_depends_on_those_below_it() {
-        let metadata = |name: &str, used: &str| {
-            format!(
-                r#"{{"packages": [{{"name": "{name}", "dependencies": [{{"name": "serde"}}, {{"name": "{used}"}}]}}]}}"#
-            )
-        };
-        let wrong = |name, used| offences_of_crates(&metadata(name, used)).map(|wrong| wrong.len());
+        let package = |name, used| json!({"name": name, "dependencies": [{"name": "serde"}, {"name": used}]});
+        let wrong = |name, used| offences_of_crates(&[package(name, used)]).map(|wrong| wrong.len());
         assert_eq!(wrong("tidewire-papers", "tidewire-lab"), Ok(0));
         for (name, used) in [("tidewire-lab", "tidewire-cli"), ("tidewire", "tidewire-sim")] {
             assert_eq!(wrong(name, used), Ok(1));

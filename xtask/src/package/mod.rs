@@ -9,15 +9,11 @@
 mod notices;
 mod trial;
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::features::MUSL;
 use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The line of `cargo xtask`'s help.
-pub const ABOUT: &str =
-    "two .deb and a static binary in target/package; `--test`: as root, also try them in a clean Debian";
 
 /// Runs the command with the arguments behind its name.
 pub fn main(arguments: &[String]) -> Option<Result<(), String>> {
@@ -61,7 +57,7 @@ fn deb(context: &Context, command: &str, version: &str, epoch: &str, notices: &s
     let release = context.target.join("release");
     let folder = release.join("package").join(command);
     // Files of an earlier run would get into the package.
-    let _ = fs::remove_dir_all(&folder);
+    fresh(&folder)?;
     create(&folder.join("doc"))?;
     let says = |words: &str| context.output_of(&format!("{} {words}", release.join(command).display()));
     for shell in ["bash", "zsh", "fish"] {
@@ -79,7 +75,7 @@ fn deb(context: &Context, command: &str, version: &str, epoch: &str, notices: &s
         write(&folder.join(&name), &text)?;
         run(context.command("gzip --best --no-name --force").arg(folder.join(name)))?;
     }
-    let cargo_deb = tools::subcommand(context, &CARGO_DEB)?;
+    let cargo_deb = tools::subcommand(context, &tools::CARGO_DEB)?;
     let out = context.target.join("package");
     let package = if command == "tidewire" { "tidewire-cli" } else { "tidewire-lab-cli" };
     let mut pack = context.program(&cargo_deb, &format!("--no-build --locked --package {package} --output"));
@@ -139,10 +135,8 @@ pub fn version(context: &Context) -> Result<String, String> {
 fn epoch(context: &Context) -> Result<String, String> {
     let given = std::env::var("SOURCE_DATE_EPOCH");
     let epoch = given.or_else(|_| context.output_of("git log -1 --format=%ct"))?;
-    match epoch.trim().parse::<u64>() {
-        Ok(seconds) => Ok(seconds.to_string()),
-        Err(_) => Err(format!("`{}` is not a time in seconds; set SOURCE_DATE_EPOCH", epoch.trim())),
-    }
+    let seconds = epoch.trim().parse::<u64>();
+    seconds.map(|seconds| seconds.to_string()).map_err(|_| format!("`{}` is no time in seconds", epoch.trim()))
 }
 
 fn create(folder: &Path) -> Result<(), String> {
@@ -160,9 +154,6 @@ fn read(path: &Path) -> Result<String, String> {
 /// Counts packages of the same version of Tidewire, in the manifests of the commands too.
 const REVISION: u32 = 1;
 const MAINTAINER: &str = "The Tidewire developers <https://github.com/tidewire/tidewire>";
-/// The version that reads our settings.
-const CARGO_DEB: tools::Subcommand =
-    tools::Subcommand { name: "cargo-deb", version: "3.8.0", options: &[], wheel: None };
 const TOOLS: &[(&str, &str)] = &[
     ("dpkg-shlibdeps --version", "dpkg-dev"),
     ("x86_64-linux-musl-gcc --version", "musl-tools"),
