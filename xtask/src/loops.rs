@@ -1,9 +1,9 @@
 //! `cargo xtask loops [N] [TEST-FILTER]`: runs every test that starts processes N times, on two cores that it
 //! shares with three busy loops. A test that depends on scheduling passes on an idle machine and fails here.
 //!
-//! A person runs this command; no step does, because fifty rounds take hours. cargo-nextest repeats the tests,
-//! one at a time, and prints what a failed one said. Invariant: the busy loops are children of this process,
-//! which kills them by their ids when it ends, also after a failure.
+//! A person runs this command; no step does, because fifty rounds take hours. cargo-nextest repeats the
+//! tests, one at a time, and prints what a failed one said. Invariant: the busy loops are children of this
+//! process, which kills them by their ids when it ends, also after a failure.
 
 use crate::context::{Context, run};
 use crate::tools;

@@ -46,7 +46,7 @@ fn sender() -> Vec<Record<'static>> {
 
 /// What a receiver answers.
 fn receiver() -> Vec<Record<'static>> {
-    let beginning = Prefix::new(5, vec![[1; 32].into(), [2; 32].into()]).unwrap();
+    let beginning = Prefix::new(5, vec![[1; 32], [2; 32]]).unwrap();
     vec![
         Record::Have { id: 1, have: Have::Beginning(beginning) },
         Record::Have { id: 2, have: Have::Nothing },
