@@ -3,14 +3,15 @@
 //!
 //! The step `rooms` calls it. A use is a path that begins with `crate::`, or with as many `super::` as lead
 //! there. What `lib.rs` re-exports belongs to no module, and unit tests are exempt. `proto` has a stricter
-//! rule: the order of [`super::rooms`].
+//! rule: the order of [`super::rooms`], which reads the uses here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 use syn::visit::Visit;
+
+use crate::tree::{self, File};
 
 /// Circles that stay: the crate, its modules, and why they belong together.
 const KNOWN: [(&str, &[&str], &str); 13] = [
@@ -20,7 +21,7 @@ const KNOWN: [(&str, &[&str], &str); 13] = [
     (
         "tidewire-codec",
         &["code", "kernel", "neighbours", "row_16"],
-        "each kernel compiles the hashes of the codes for its own instructions",
+        "each kernel compiles the codes' hashes for itself",
     ),
     ("tidewire-command", &["records", "report"], "a report holds the delays that the records give"),
     ("tidewire-recording", &["axes", "event"], "the axes of a profile are fields of an event"),
@@ -36,15 +37,15 @@ const KNOWN: [(&str, &[&str], &str); 13] = [
 /// What each module uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The circles of all packages in the output of `cargo metadata`, except the known ones.
-pub fn of_crates(metadata: &str) -> Result<Vec<String>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+/// The circles of all packages, except the known ones.
+pub fn of_crates(packages: &[Value]) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in packages {
         let [name, manifest] = ["name", "manifest_path"].map(|key| package[key].as_str().unwrap_or_default());
         let mut graph = Graph::new();
-        let source = Path::new(manifest).with_file_name("src");
-        read(&source, &source, &mut graph)?;
+        for source in sources(&Path::new(manifest).with_file_name("src"))? {
+            graph.entry(source.module).or_default().extend(source.uses);
+        }
         let mut known: Vec<_> = KNOWN.iter().filter(|(of, ..)| *of == name).map(|known| (known, false)).collect();
         for circle in circles(&graph) {
             let is_of = |modules: &[&str]| circle.iter().all(|module| modules.contains(module));
@@ -63,31 +64,34 @@ pub fn of_crates(metadata: &str) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Adds the modules in a folder, and what they use, to the graph.
-fn read(root: &Path, folder: &Path, graph: &mut Graph) -> Result<(), String> {
-    for entry in fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))? {
-        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
-        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        let is_test = name.split(['/', '.', '_']).any(|part| part == "tests");
-        if path.is_dir() {
-            read(root, &path, graph)?;
-        } else if name.ends_with(".rs") && !is_test && !["lib.rs", "main.rs"].contains(&name.as_str()) {
-            let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-            let (module, used) = uses(&name, &text)?;
-            graph.entry(module).or_default().extend(used);
-        }
-    }
-    Ok(())
+/// A file of a crate.
+pub struct Source {
+    /// Its path below `src`.
+    pub name: String,
+    pub text: String,
+    /// The module at the top that it belongs to.
+    pub module: String,
+    /// The other modules at the top whose names its paths have.
+    pub uses: BTreeSet<String>,
 }
 
-/// The module at the top that the file belongs to, and the first names of all paths from the top.
-fn uses(name: &str, text: &str) -> Result<(String, BTreeSet<String>), String> {
-    let file = syn::parse_file(text).map_err(|e| format!("{name}: {e}"))?;
-    let parts: Vec<&str> = name.trim_end_matches(".rs").split('/').filter(|part| *part != "mod").collect();
-    let mut uses = Uses { depth: parts.len(), names: BTreeSet::new() };
-    uses.visit_file(&file);
-    uses.names.remove(parts[0]);
-    Ok((parts[0].to_owned(), uses.names))
+/// The files below a crate's `src`, without unit tests and the root of the crate.
+pub fn sources(folder: &Path) -> Result<Vec<Source>, String> {
+    let is_test = |name: &str| name.split(['/', '.', '_']).any(|part| part == "tests");
+    let files = tree::files(folder, &[".rs"])?.into_iter();
+    files.filter(|file| !is_test(&file.name) && !matches!(&*file.name, "lib.rs" | "main.rs")).map(Source::new).collect()
+}
+
+impl Source {
+    pub fn new(File { name, text }: File) -> Result<Self, String> {
+        let file = syn::parse_file(&text).map_err(|e| format!("{name}: {e}"))?;
+        let parts: Vec<&str> = name.trim_end_matches(".rs").split('/').filter(|part| *part != "mod").collect();
+        let mut found = Uses { depth: parts.len(), names: BTreeSet::new() };
+        found.visit_file(&file);
+        let module = parts[0].to_owned();
+        found.names.remove(&module);
+        Ok(Self { module, uses: found.names, name, text })
+    }
 }
 
 /// The sets of modules that use each other, directly or through others of the set.
@@ -174,9 +178,13 @@ mod tests {
         let text = "use crate::{a::A, b}; use super::super::c::C as D; use super::e;\n\
                     fn f(_: super::super::g::G) { crate::h::i(); super::j(); crate::own::k() }\n\
                     mod tests { use crate::l; } mod m { use super::super::super::n; }";
-        let names = ["a", "b", "c", "g", "h", "n"].map(str::to_owned);
-        assert_eq!(uses("own/deep.rs", text), Ok(("own".to_owned(), names.into())));
-        assert_eq!(uses("own/mod.rs", "use super::a::A;"), Ok(("own".to_owned(), ["a".to_owned()].into())));
+        let uses = |name: &str, text: &str| {
+            let source = Source::new(File { name: name.into(), text: text.into() }).unwrap();
+            assert_eq!(source.module, "own");
+            source.uses.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(uses("own/deep.rs", text), ["a", "b", "c", "g", "h", "n"]);
+        assert_eq!(uses("own/mod.rs", "use super::a::A;"), ["a"]);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Programs run in the workspace root without standard input, so that none can wait for an answer. Each
 //! command line is printed before it starts, so that a reader of the log can repeat it by hand.
 
+use serde_json::Value;
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -67,6 +69,16 @@ impl Context {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
+    /// The packages that `cargo metadata`, with these options, knows.
+    pub fn packages(&self, options: &str) -> Result<Vec<Value>, String> {
+        let metadata = self.output_of(&format!("cargo metadata --format-version 1 {options}"))?;
+        let mut metadata: Value = serde_json::from_str(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+        match metadata["packages"].take() {
+            Value::Array(packages) => Ok(packages),
+            _ => Err("cargo metadata names no package".into()),
+        }
+    }
+
     /// Runs a command line and returns what it printed to standard output.
     pub fn output_of(&self, line: &str) -> Result<String, String> {
         let output = self.command(line).stderr(Stdio::inherit()).output().map_err(|e| format!("`{line}`: {e}"))?;
@@ -75,6 +87,14 @@ impl Context {
         }
         String::from_utf8(output.stdout).map_err(|_| format!("`{line}` printed bytes that are not UTF-8"))
     }
+}
+
+/// Makes an empty folder, in the place of one of an earlier run.
+pub fn fresh(folder: &Path) -> Result<(), String> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
 /// Prints and runs `command`; an exit code other than zero is an error.

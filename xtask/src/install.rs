@@ -7,36 +7,24 @@
 //! runs it. Invariant: an existing file is replaced by a new one, never written into, because programs may
 //! run from it.
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::package;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-
-/// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "library, header, command in --prefix DIR (/usr/local), below DESTDIR";
+use std::process::{Command, Stdio};
 
 /// Runs the command with the arguments behind its name.
-pub fn main(arguments: &[String]) -> ExitCode {
+pub fn main(arguments: &[String]) -> Option<Result<(), String>> {
     let prefix = match arguments {
         [] => "/usr/local",
         [option, prefix] if option == "--prefix" => prefix,
-        _ => {
-            eprintln!("cargo xtask install [--prefix DIR]   {ABOUT}");
-            return ExitCode::from(2);
-        }
+        _ => return None,
     };
     let destination = std::env::var_os("DESTDIR").unwrap_or_default();
-    match Context::new().and_then(|context| install(&context, &RELEASE, prefix, &destination)) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    let installed = Context::new().and_then(|context| install(&context, &RELEASE, prefix, &destination));
+    Some(installed.map(drop))
 }
 
 /// Installs into the target folder and uses it.
@@ -46,9 +34,7 @@ pub fn check(context: &Context) -> Result<(), String> {
         return Ok(());
     }
     let destination = context.target.join("install");
-    if destination.exists() {
-        fs::remove_dir_all(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
-    }
+    fresh(&destination)?;
     // Twice: the second time every file is there already.
     install(context, &DEBUG, PREFIX, destination.as_os_str())?;
     let root = install(context, &DEBUG, PREFIX, destination.as_os_str())?;
@@ -63,53 +49,55 @@ pub fn check(context: &Context) -> Result<(), String> {
 /// Where the step installs, below its destination.
 const PREFIX: &str = "/opt/tidewire";
 
-/// A profile, and the commands that build the command and then the library. One command for both would give
-/// the library the features that the command needs.
-struct Build {
-    profile: &'static str,
-    commands: [&'static str; 2],
-}
+/// A folder of the target folder, and the commands that build the commands and then the library into it. One
+/// command for both would give the library the features that the commands need.
+type Build = (&'static str, [&'static str; 2]);
 
-const RELEASE: Build = Build {
-    profile: "release",
-    commands: [
-        "cargo build --locked --profile release --package tidewire-cli --package tidewire-lab-cli --bins",
-        "cargo build --locked --profile release --package tidewire-capi --lib",
+const RELEASE: Build = (
+    "release",
+    [
+        "cargo build --locked --release --package tidewire-cli --package tidewire-lab-cli --bins",
+        "cargo build --locked --release --package tidewire-capi --lib",
     ],
-};
+);
 /// The commands are those that the tests have built already.
-const DEBUG: Build = Build {
-    profile: "debug",
-    commands: [
+const DEBUG: Build = (
+    "debug",
+    [
         "cargo build --locked --workspace --exclude xtask --exclude tidewire-capi --bins",
         "cargo build --locked --package tidewire-capi --lib",
     ],
-};
+);
 
 /// Builds and copies. Returns the folder of the prefix below the destination.
-fn install(context: &Context, build: &Build, prefix: &str, destination: &OsStr) -> Result<PathBuf, String> {
+fn install(
+    context: &Context,
+    (folder, commands): &Build,
+    prefix: &str,
+    destination: &OsStr,
+) -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
         return Err("the shared library gets the names that Linux wants: install on Linux".into());
     }
     let prefix = std::path::absolute(prefix).map_err(|e| format!("{prefix}: {e}"))?;
     let version = package::version(context)?;
-    for command in build.commands {
+    for command in commands {
         context.run(command)?;
     }
-    let built = context.target.join(build.profile);
-    let layout = Layout { root: below(destination, &prefix) };
+    let built = context.target.join(folder);
+    let layout = Layout { context, root: below(destination, &prefix) };
     let so = format!("libtidewire.so.{version}");
-    layout.copy(&built.join("libtidewire_capi.so"), &format!("lib/{so}"), 0o755)?;
+    layout.copy(&built.join("libtidewire_capi.so"), &format!("lib/{so}"), "755")?;
     let major = version.split('.').next().unwrap_or_default();
     layout.link(&so, &format!("lib/libtidewire.so.{major}"))?;
     layout.link(&format!("libtidewire.so.{major}"), "lib/libtidewire.so")?;
-    layout.copy(&built.join("libtidewire_capi.a"), "lib/libtidewire.a", 0o644)?;
-    layout.copy(&context.root.join("crates/capi/include/tidewire.h"), "include/tidewire.h", 0o644)?;
+    layout.copy(&built.join("libtidewire_capi.a"), "lib/libtidewire.a", "644")?;
+    layout.copy(&context.root.join("crates/capi/include/tidewire.h"), "include/tidewire.h", "644")?;
     layout.write("lib/pkgconfig/tidewire.pc", &pkg_config(&prefix, &version))?;
 
     for name in COMMANDS {
         let command = built.join(name);
-        layout.copy(&command, &format!("bin/{name}"), 0o755)?;
+        layout.copy(&command, &format!("bin/{name}"), "755")?;
         let says = |arguments: &str| context.output_of(&format!("{} {arguments}", command.display()));
         layout.write(&format!("share/man/man1/{name}.1"), &says("man")?)?;
         for (shell, path) in COMPLETIONS {
@@ -140,36 +128,25 @@ fn pkg_config(prefix: &Path, version: &str) -> String {
 }
 
 /// The folder of the prefix.
-struct Layout {
+struct Layout<'a> {
+    context: &'a Context,
     root: PathBuf,
 }
 
-impl Layout {
-    /// The path of a new file, whose folder exists then and which itself does not.
-    fn place(&self, name: &str) -> Result<PathBuf, String> {
-        let path = self.root.join(name);
-        let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
-            _ => Ok(path),
-        }
-    }
-
-    fn copy(&self, from: &Path, name: &str, mode: u32) -> Result<(), String> {
-        let to = self.place(name)?;
-        fs::copy(from, &to).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).map_err(|e| format!("{}: {e}", to.display()))
+impl Layout<'_> {
+    /// Copies a file. The program `install` makes the folder, and a new file in the place of an existing one.
+    fn copy(&self, from: &Path, name: &str, mode: &str) -> Result<(), String> {
+        run(self.context.command(&format!("install -D --mode={mode}")).arg(from).arg(self.root.join(name)))
     }
 
     fn link(&self, target: &str, name: &str) -> Result<(), String> {
-        let link = self.place(name)?;
-        symlink(target, &link).map_err(|e| format!("{}: {e}", link.display()))
+        run(self.context.command("ln --symbolic --force").arg(target).arg(self.root.join(name)))
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), String> {
-        let path = self.place(name)?;
-        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+        let from = self.context.target.join("installed-text");
+        fs::write(&from, text).map_err(|e| format!("{}: {e}", from.display()))?;
+        self.copy(&from, name, "644")
     }
 }
 

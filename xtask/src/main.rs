@@ -7,7 +7,6 @@
 //! others build in the profile `release`. A step installs the tools it needs beyond rustup and cargo
 //! (`tools.rs`). What measures is `cargo measure` (`labs/measure`).
 
-mod bench;
 mod book;
 mod circles;
 mod comments;
@@ -34,124 +33,62 @@ mod words;
 
 use context::Context;
 use std::process::ExitCode;
-use steps::{Part, Step};
+use steps::Part::{Alone, Check, Test};
+use steps::{Step, step};
 
 /// Every step, the cheapest first.
 const STEPS: &[Step] = &[
-    Step {
-        name: "setup",
-        part: Part::Check,
-        about: "install the toolchain's components and a C compiler",
-        run: tools::setup,
-    },
-    Step { name: "fmt", part: Part::Check, about: "formatting is rustfmt's", run: rust::fmt },
-    Step {
-        name: "rooms",
-        part: Part::Check,
-        about: "crates and rooms of proto use only lower ones, and no modules each other in a circle",
-        run: rooms::check,
-    },
-    Step { name: "size", part: Part::Check, about: "files and functions within the limits", run: size::check },
-    Step {
-        name: "words",
-        part: Part::Check,
-        about: "comments stand alone, fit the width and name no notes outside of the tree",
-        run: words::check,
-    },
-    Step { name: "clippy", part: Part::Check, about: "no lint, no warning, all targets", run: rust::clippy },
-    Step { name: "doc", part: Part::Test, about: "documentation builds without a warning", run: rust::doc },
-    Step {
-        name: "book",
-        part: Part::Test,
-        about: "links between documents hold, and the book builds",
-        run: book::check,
-    },
-    Step {
-        name: "deny",
-        part: Part::Test,
-        about: "licences, bans, sources, number of crates, reasons",
-        run: deny::check,
-    },
-    Step {
-        name: "wasm",
-        part: Part::Test,
-        about: "codec, model and proto import nothing from an environment",
-        run: wasm::check,
-    },
-    Step { name: "features", part: Part::Test, about: "every set of features compiles", run: features::check },
-    Step {
-        name: "musl",
-        part: Part::Alone,
-        about: "the commands compile for the C library of packages",
-        run: features::packaged,
-    },
-    Step {
-        name: "msrv",
-        part: Part::Test,
-        about: "the oldest promised compiler builds it",
-        run: features::oldest_compiler,
-    },
-    Step {
-        name: "tests",
-        part: Part::Check,
-        about: "the tests of `cargo test`, none of them slow",
-        run: testing::default_set,
-    },
-    Step {
-        name: "slow-tests",
-        part: Part::Test,
-        about: "what `tests` leaves out: with root, tools and minutes, and every other crate",
-        run: testing::left_out_by_default,
-    },
-    Step {
-        name: "installed",
-        part: Part::Test,
-        about: "the C library is installed, and programs compile by pkg-config and run",
-        run: install::check,
-    },
-    Step {
-        name: "tiers",
-        part: Part::Test,
-        about: "the codec's tests on every kernel this machine has",
-        run: tiers::native,
-    },
-    Step {
-        name: "foreign",
-        part: Part::Alone,
-        about: "the codec's tests on emulated AArch64 and 32-bit ARM",
-        run: tiers::foreign,
-    },
-    Step {
-        name: "py",
-        part: Part::Test,
-        about: "the Python package: lints, types, and tests of its wheel",
-        run: python::check,
-    },
-    Step { name: "bench", part: Part::Test, about: "benchmarks build and give correct results", run: bench::check },
-    Step { name: "miri", part: Part::Alone, about: "the SIMD kernels under Miri", run: rust::miri },
-    Step { name: "asan", part: Part::Test, about: "the codec's tests under the address sanitizer", run: rust::asan },
-    Step { name: "fuzz", part: Part::Test, about: "replay every corpus, then fuzz each target", run: fuzz::check },
-    Step {
-        name: "all-seeds",
-        part: Part::Alone,
-        about: "the tests of both with all their seeds: every night",
-        run: testing::all_seeds,
-    },
+    step(Check, "setup", "install the toolchain's components and a C compiler", tools::setup),
+    step(Check, "fmt", "formatting is rustfmt's", rust::fmt),
+    step(Check, "rooms", "crates and rooms use only lower ones, and no modules each other in a circle", rooms::check),
+    step(Check, "size", "files and functions within the limits", size::check),
+    step(Check, "words", "comments stand alone, fit the width and name no notes outside of the tree", words::check),
+    step(Check, "clippy", "no lint, no warning, all targets", rust::clippy),
+    step(Test, "doc", "documentation builds without a warning", rust::doc),
+    step(Test, "book", "links between documents hold, and the book builds", book::check),
+    step(Test, "deny", "licences, bans, sources, number of crates, reasons", deny::check),
+    step(Test, "wasm", "codec, model and proto import nothing from an environment", wasm::check),
+    step(Test, "features", "every set of features compiles", features::check),
+    step(Alone, "musl", "the commands compile for the C library of packages", features::packaged),
+    step(Test, "msrv", "the oldest promised compiler builds it", features::oldest_compiler),
+    step(Check, "tests", "the tests of `cargo test`, none of them slow", testing::default_set),
+    step(Test, "slow-tests", "what `tests` leaves out: root, tools, minutes, other crates", testing::left_out),
+    step(Test, "installed", "the C library is installed, and programs compile by pkg-config and run", install::check),
+    step(Test, "tiers", "the codec's tests on every kernel this machine has", tiers::native),
+    step(Alone, "foreign", "the codec's tests on emulated AArch64 and 32-bit ARM", tiers::foreign),
+    step(Test, "py", "the Python package: lints, types, and tests of its wheel", python::check),
+    step(Test, "bench", "benchmarks build and give correct results", rust::bench),
+    step(Alone, "miri", "the SIMD kernels under Miri", rust::miri),
+    step(Test, "asan", "the codec's tests under the address sanitizer", rust::asan),
+    step(Test, "fuzz", "replay every corpus, then fuzz each target", fuzz::check),
+    step(Alone, "all-seeds", "the tests of both with all their seeds: every night", testing::all_seeds),
+];
+
+/// What runs a command with its arguments; none if these are wrong.
+type Run = fn(&[String]) -> Option<Result<(), String>>;
+
+/// The commands that are no steps: name, arguments, line of the help.
+const COMMANDS: [(&str, &str, &str, Run); 3] = [
+    ("install", "[--prefix DIR]", "library, header, commands: in DIR (/usr/local), below DESTDIR", install::main),
+    ("loops", "[N] [TEST-FILTER]", "tests with real processes N times (50), beside busy loops", loops::main),
+    ("package", "[--test]", "Debian packages and a static binary; --test: as root, tries them", package::main),
 ];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((command, rest)) = arguments.split_first() {
-        match command.as_str() {
-            "install" => return install::main(rest),
-            "loops" => return loops::main(rest),
-            "package" => return package::main(rest),
-            "figures" | "lab" | "swarm" | "soak" => {
-                eprintln!("measurements are a program of their own: write cargo measure {}", arguments.join(" "));
-                return ExitCode::from(2);
+    let command = COMMANDS.iter().find(|(name, ..)| arguments.first().is_some_and(|word| word == name));
+    if let Some((name, usage, about, run)) = command {
+        return match run(&arguments[1..]) {
+            Some(Ok(())) => ExitCode::SUCCESS,
+            Some(Err(problem)) => {
+                eprintln!("{problem}");
+                ExitCode::FAILURE
             }
-            _ => {}
-        }
+            None => {
+                eprintln!("cargo xtask {name} {usage}   {about}");
+                ExitCode::from(2)
+            }
+        };
     }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
@@ -175,8 +112,8 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
         names => names,
     };
     let chosen = |name: &String, step: &Step| match name.as_str() {
-        "test" => step.part != Part::Alone,
-        "check" => step.part == Part::Check,
+        "test" => step.part != Alone,
+        "check" => step.part == Check,
         name => step.name == name,
     };
     if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| chosen(name, step))) {
@@ -191,14 +128,15 @@ fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below but those marked -\n");
     text += "cargo xtask check             the quick ones, marked *, without slow tests\n";
     text += "cargo xtask STEP...           some steps; `fuzz` alone takes seconds per target\n";
-    text += &format!("cargo xtask install           {}\n", install::ABOUT);
-    text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
-    text += &format!("cargo xtask package           {}\n\n", package::ABOUT);
+    for (name, _, about, _) in COMMANDS {
+        text += &format!("cargo xtask {name:<17} {about}\n");
+    }
+    text.push('\n');
     for step in STEPS {
         let mark = match step.part {
-            Part::Check => '*',
-            Part::Test => ' ',
-            Part::Alone => '-',
+            Check => '*',
+            Test => ' ',
+            Alone => '-',
         };
         text += &format!("  {mark} {:<12} {}\n", step.name, step.about);
     }

@@ -4,19 +4,18 @@
 //! Invariant: the tests import what users install, never the sources beside them. The tools have one version
 //! each (`crates/py/requirements.txt`) and lie below `target/py`, so nothing of the user's is changed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::tools;
-
-/// The crate, from the workspace root.
-const CRATE: &str = "crates/py";
 
 /// Runs everything: clippy, the wheel, ruff, mypy with the stub against the module, the command, pytest.
 pub fn check(context: &Context) -> Result<(), String> {
-    tools::packages(context, &[("python3 -m ensurepip --version", "python3 python3-venv")])?;
+    tools::packages(
+        context,
+        &[("python3 -m ensurepip --version", "python3 python3-venv"), ("rsync --version", "rsync")],
+    )?;
     let mut clippy = context.command("cargo clippy --locked --manifest-path crates/py/Cargo.toml");
     run(clippy.arg("--target-dir").arg(&context.target).args(["--", "-D", "warnings"]))?;
     let venv = Venv::fresh(context)?;
@@ -54,10 +53,7 @@ impl<'a> Venv<'a> {
     /// Makes it anew, and removes the wheels of an earlier run.
     fn fresh(context: &'a Context) -> Result<Self, String> {
         let home = context.target.join("py");
-        let wheels = home.join("wheels");
-        if wheels.exists() {
-            fs::remove_dir_all(&wheels).map_err(|e| format!("{}: {e}", wheels.display()))?;
-        }
+        fresh(&home.join("wheels"))?;
         run(context.command("python3 -m venv --clear").arg(home.join("venv")))?;
         Ok(Self { context, home })
     }
@@ -65,7 +61,7 @@ impl<'a> Venv<'a> {
     /// A command for its interpreter, which runs in the folder of the crate.
     fn python(&self, arguments: &str) -> Command {
         let mut command = self.context.program(self.home.join("venv/bin/python"), arguments);
-        command.current_dir(self.context.root.join(CRATE)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.current_dir(self.context.root.join("crates/py")).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 }
@@ -76,77 +72,14 @@ impl<'a> Venv<'a> {
 /// built before, so only files with other bytes are written, with the time of now.
 fn source_distribution(venv: &Venv<'_>) -> Result<PathBuf, String> {
     let [packed, unpacked, source] = ["packed", "unpacked", "source"].map(|name| venv.home.join(name));
-    for folder in [&packed, &unpacked] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        }
-        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
+    fresh(&packed)?;
+    fresh(&unpacked)?;
     run(venv.python("-m maturin sdist --out").arg(&packed))?;
-    let archive = only_entry(&packed)?;
-    run(venv.context.command("tar --extract --gzip --file").arg(archive).arg("--directory").arg(&unpacked))?;
-    mirror(&only_entry(&unpacked)?, &source)?;
+    let mut tar = venv.context.command("sh -c");
+    tar.arg("tar --extract --gzip --strip-components 1 --file \"$0\"/*.tar.gz --directory \"$1\"");
+    run(tar.args([&packed, &unpacked]))?;
+    // Without times: a file that has the same bytes keeps its own, and a changed one gets that of now.
+    let mut mirror = venv.context.command("rsync --recursive --checksum --delete --mkpath");
+    run(mirror.arg(unpacked.join("")).arg(&source))?;
     Ok(source)
-}
-
-/// The one file or folder in `folder`.
-fn only_entry(folder: &Path) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    match <[PathBuf; 1]>::try_from(paths) {
-        Ok([path]) => Ok(path),
-        Err(paths) => Err(format!("{}: {} entries instead of one", folder.display(), paths.len())),
-    }
-}
-
-/// Makes `to` a copy of the folder `from`, without touching files that are the same already.
-fn mirror(from: &Path, to: &Path) -> Result<(), String> {
-    let error = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    let names = |folder: &Path| -> Result<Vec<_>, String> {
-        let entries = fs::read_dir(folder).map_err(|e| error(folder, e))?;
-        entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(|e| error(folder, e))).collect()
-    };
-    fs::create_dir_all(to).map_err(|e| error(to, e))?;
-    for name in names(to)? {
-        let (path, original) = (to.join(&name), from.join(&name));
-        if path.is_dir() != original.is_dir() || !original.exists() {
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(|e| error(&path, e))?;
-        }
-    }
-    for name in names(from)? {
-        let (path, original) = (to.join(&name), from.join(&name));
-        if original.is_dir() {
-            mirror(&original, &path)?;
-            continue;
-        }
-        let bytes = fs::read(&original).map_err(|e| error(&original, e))?;
-        if fs::read(&path).ok().as_ref() != Some(&bytes) {
-            fs::write(&path, bytes).map_err(|e| error(&path, e))?;
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mirror_has_the_files_of_the_original_and_keeps_the_times_of_equal_ones() {
-        let home = std::env::temp_dir().join(format!("tidewire-mirror-{}", std::process::id()));
-        let (from, to) = (home.join("from"), home.join("to"));
-        for (folder, file, text) in [(&from, "same", "1"), (&from, "new", "2"), (&to, "same", "1"), (&to, "gone", "3")]
-        {
-            fs::create_dir_all(folder.join("sub")).unwrap();
-            fs::write(folder.join("sub").join(file), text).unwrap();
-        }
-        let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
-        let before = time(to.join("sub/same"));
-        mirror(&from, &to).unwrap();
-        let read = |name: &str| fs::read_to_string(to.join("sub").join(name)).ok();
-        assert_eq!(["same", "new", "gone"].map(read), [Some("1".into()), Some("2".into()), None]);
-        assert_eq!(time(to.join("sub/same")), before);
-        fs::remove_dir_all(home).unwrap();
-    }
 }

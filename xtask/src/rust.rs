@@ -1,14 +1,15 @@
-//! The steps that are one cargo command each: formatting, lints, documentation, Miri, the address sanitizer.
+//! The steps that are a few cargo commands each: formatting, lints, documentation, Miri, the address
+//! sanitizer, benchmarks.
 
 use crate::context::{Context, run, run_together};
 use crate::tools;
 
 /// Checks the formatting of the workspace and of the crates outside it: `bench`, `crates/py` and `fuzz`.
 pub fn fmt(context: &Context) -> Result<(), String> {
-    context.run("cargo fmt --all --check")?;
-    context.run("cargo fmt --manifest-path crates/py/Cargo.toml --check")?;
-    context.run("cargo fmt --manifest-path bench/Cargo.toml --check")?;
-    context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")
+    let manifests = ["Cargo.toml", "crates/py/Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"];
+    manifests
+        .iter()
+        .try_for_each(|manifest| context.run(&format!("cargo fmt --all --check --manifest-path {manifest}")))
 }
 
 /// Lints all targets. A warning is an error.
@@ -49,4 +50,22 @@ pub fn asan(context: &Context) -> Result<(), String> {
     // With an explicit target, build scripts and macros are built without the sanitizer.
     command.args(["--target", host.trim()]).env("RUSTFLAGS", "-Zsanitizer=address");
     run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))
+}
+
+/// Lints, tests and runs the benchmark program, which judges no times here: every codec it times, ours and
+/// the peers', gives correct results, and the transport and its peer carry every byte. It is a workspace of
+/// its own, so that its peers stay out of the product's lock file.
+pub fn bench(context: &Context) -> Result<(), String> {
+    // All commands use one profile, so that the peers are compiled once.
+    for (arguments, rest) in [
+        ("clippy --all-targets", ["-D", "warnings"].as_slice()),
+        ("test", &[]),
+        ("run", &["codec", "--quick"]),
+        ("run", &["transport", "--quick"]),
+    ] {
+        let mut command = context.command(&format!("cargo {arguments} --release --locked"));
+        command.args(["--manifest-path", "bench/Cargo.toml", "--target-dir"]).arg(context.target.join("bench"));
+        run(command.arg("--").args(rest))?;
+    }
+    Ok(())
 }

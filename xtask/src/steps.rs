@@ -15,8 +15,15 @@ pub struct Step {
     pub part: Part,
     /// What it shows when it passes, for the help text.
     pub about: &'static str,
-    /// The check itself; the error says what failed.
-    pub run: fn(&Context) -> Result<(), String>,
+    pub run: Run,
+}
+
+/// A check; the error says what failed.
+type Run = fn(&Context) -> Result<(), String>;
+
+/// Makes a step, so that the table of all has one line for each.
+pub const fn step(part: Part, name: &'static str, about: &'static str, run: Run) -> Step {
+    Step { name, part, about, run }
 }
 
 /// Which commands run a step, beside the one with its name.

@@ -43,7 +43,7 @@ pub fn default_set(context: &Context) -> Result<(), String> {
 
 /// Runs what the default set leaves out: its ignored tests, which need root, a browser or minutes, and every
 /// test of the other crates.
-pub fn left_out_by_default(context: &Context) -> Result<(), String> {
+pub fn left_out(context: &Context) -> Result<(), String> {
     run_all(context, "few", |binary| if binary.is_of_product() { "--ignored" } else { "--include-ignored" })
 }
 
@@ -53,9 +53,9 @@ pub fn all_seeds(context: &Context) -> Result<(), String> {
 }
 
 fn run_all(context: &Context, seeds: &str, chosen: fn(&Binary) -> &'static str) -> Result<(), String> {
-    if cfg!(target_os = "linux") {
-        tools::optional_packages(context, NEEDED);
-    }
+    let missing = if cfg!(target_os = "linux") { tools::packages(context, NEEDED) } else { Ok(()) };
+    // No error: tests that lack a tool say so.
+    missing.unwrap_or_else(|problem| println!("{problem}"));
     let unwanted = unwanted();
     unwanted.iter().for_each(|(test, why)| println!("left out: {test}, {why}"));
     let mut results = Results::default();
@@ -100,9 +100,9 @@ fn unwanted() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A test binary, and the folder of its package.
-pub struct Binary {
-    pub path: PathBuf,
-    pub package: PathBuf,
+struct Binary {
+    path: PathBuf,
+    package: PathBuf,
 }
 
 impl Binary {
@@ -121,7 +121,7 @@ impl Binary {
 }
 
 /// The test binaries in cargo's messages.
-pub fn binaries(messages: &str) -> Vec<Binary> {
+fn binaries(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let built = messages.filter(|message| message["profile"]["test"] == true);
     let binary = |message: Value| {

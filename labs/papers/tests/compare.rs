@@ -1,8 +1,9 @@
-//! The comparison of all profiles: its page shows the data that is kept, and a case computes it again.
+//! The comparison of all profiles: its table shows the data that is kept, and a case computes it again.
 
 use std::fs;
 use std::path::Path;
 
+use tidewire_figures::csv;
 use tidewire_papers::PAPERS;
 use tidewire_papers::row::{How, Row};
 use tidewire_proto::profile::Profile;
@@ -13,12 +14,12 @@ fn kept() -> Vec<Row> {
 }
 
 #[test]
-fn the_page_has_the_table_of_the_kept_data() {
+fn the_table_is_that_of_the_kept_data_and_the_page_names_every_profile() {
     let paper = PAPERS.iter().find(|paper| paper.name == "compare").unwrap();
-    let table = paper.table(&kept()).unwrap();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/compare/README.md");
-    let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains(&table), "papers/compare/README.md has another table than:\n{table}");
+    let table = csv::of_markdown(&paper.table(&kept()).unwrap());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/compare");
+    assert_eq!(fs::read_to_string(folder.join("data/table.csv")).unwrap(), table, "run `tidewire-lab papers compare`");
+    let page = fs::read_to_string(folder.join("README.md")).unwrap();
     assert!(Profile::NAMED.iter().all(|named| page.contains(&format!("`{}", named.name))), "a profile is missing");
 }
 

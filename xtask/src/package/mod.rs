@@ -3,40 +3,24 @@
 //!
 //! A person who makes a release runs this command. No step does, because it builds the command twice in the
 //! profile `release`, and its test needs root and a Debian mirror. `packaging/` has the files that go into
-//! the package, `docs/packages.md` says what a user gets. Invariant: the same sources, tools and
-//! `SOURCE_DATE_EPOCH` give the same archive around a given binary.
+//! the package, the manifests of the commands have their places, `docs/packages.md` what a user gets.
+//! Invariant: the same sources, tools and `SOURCE_DATE_EPOCH` give the same archive around a given binary.
 
-mod deb;
 mod notices;
 mod trial;
 
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::features::MUSL;
 use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-
-/// The line of `cargo xtask`'s help.
-pub const ABOUT: &str =
-    "two .deb and a static binary in target/package; `--test`: as root, also try them in a clean Debian";
 
 /// Runs the command with the arguments behind its name.
-pub fn main(arguments: &[String]) -> ExitCode {
-    let test = match arguments {
-        [] => false,
-        [option] if option == "--test" => true,
-        _ => {
-            eprintln!("cargo xtask package [--test]   {ABOUT}");
-            return ExitCode::from(2);
-        }
-    };
-    match package(test) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
+pub fn main(arguments: &[String]) -> Option<Result<(), String>> {
+    match arguments {
+        [] => Some(package(false)),
+        [option] if option == "--test" => Some(package(true)),
+        _ => None,
     }
 }
 
@@ -57,14 +41,54 @@ fn package(test: bool) -> Result<(), String> {
 
     let notices = notices::collect(&context)?;
     context.run("cargo build --release --locked --package tidewire-cli --package tidewire-lab-cli --bins")?;
-    let parts = deb::Parts { out: &out, version: &version, epoch: &epoch, notices: &notices };
-    let deb = deb::build(&context, deb::PRODUCT, &parts)?;
-    let lab = deb::build(&context, deb::LABORATORY, &parts)?;
+    let [deb, lab] = ["tidewire", "tidewire-lab"].map(|command| deb(&context, command, &version, &epoch, &notices));
+    let (deb, lab) = (deb?, lab?);
     let fixed = static_binary(&context, &out, &version)?;
     let notices_file = out.join("third-party.txt");
     write(&notices_file, &notices)?;
     sums(&context, &out, &[&deb, &lab, &fixed, &notices_file])?;
     if test { trial::check(&context, &out, &[&deb, &lab, &fixed]) } else { Ok(()) }
+}
+
+/// Builds the Debian package of a command that is built, by cargo-deb. The manifest of the command has the
+/// settings. What the command prints, and texts for `/usr/share/doc`, go below `release/package` of the
+/// target folder, where cargo-deb looks for them.
+fn deb(context: &Context, command: &str, version: &str, epoch: &str, notices: &str) -> Result<PathBuf, String> {
+    let release = context.target.join("release");
+    let folder = release.join("package").join(command);
+    // Files of an earlier run would get into the package.
+    fresh(&folder)?;
+    create(&folder.join("doc"))?;
+    let says = |words: &str| context.output_of(&format!("{} {words}", release.join(command).display()));
+    for shell in ["bash", "zsh", "fish"] {
+        write(&folder.join(shell), &says(&format!("completions {shell}"))?)?;
+    }
+    let date = context.output_of(&format!("date --utc --rfc-email --date @{epoch}"))?;
+    let texts = [
+        (format!("{command}.1"), says("man")?),
+        ("doc/changelog.Debian".into(), changelog(command, version, date.trim())),
+        ("doc/changelog".into(), read(&context.root.join("CHANGELOG.md"))?),
+        ("doc/packages.md".into(), read(&context.root.join("docs/packages.md"))?),
+        ("doc/third-party.txt".into(), notices.to_owned()),
+    ];
+    for (name, text) in texts {
+        write(&folder.join(&name), &text)?;
+        run(context.command("gzip --best --no-name --force").arg(folder.join(name)))?;
+    }
+    let cargo_deb = tools::subcommand(context, &tools::CARGO_DEB)?;
+    let out = context.target.join("package");
+    let package = if command == "tidewire" { "tidewire-cli" } else { "tidewire-lab-cli" };
+    let mut pack = context.program(&cargo_deb, &format!("--no-build --locked --package {package} --output"));
+    run(pack.arg(out.join("")).env("SOURCE_DATE_EPOCH", epoch).env("CARGO_TARGET_DIR", &context.target))?;
+    Ok(out.join(format!("{command}_{version}-{REVISION}_amd64.deb")))
+}
+
+/// Debian's changelog has one entry: what changed in Tidewire stands in its own changelog beside it.
+fn changelog(package: &str, version: &str, date: &str) -> String {
+    format!(
+        "{package} ({version}-{REVISION}) unstable; urgency=medium\n\n  * Tidewire {version}; the changes are in \
+         changelog.gz beside this file.\n\n -- {MAINTAINER}  {date}\n"
+    )
 }
 
 /// Builds the binary that needs no shared library, and checks that it is one.
@@ -92,15 +116,12 @@ fn strip(context: &Context, from: &Path, to: &Path) -> Result<(), String> {
 
 /// Writes the SHA-256 of each file into `SHA256SUMS`, in the form that `sha256sum --check` reads.
 fn sums(context: &Context, out: &Path, files: &[&Path]) -> Result<(), String> {
-    let names: Vec<_> = files.iter().filter_map(|file| file.file_name()?.to_str()).collect();
-    let mut command = context.command("sha256sum");
-    let output = command.args(&names).current_dir(out).output().map_err(|e| format!("sha256sum: {e}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if text.lines().count() != files.len() {
-        return Err(format!("sha256sum printed {} lines for {} files", text.lines().count(), files.len()));
-    }
-    print!("in {}:\n{text}", out.display());
-    write(&out.join("SHA256SUMS"), &text)
+    let names = files.iter().filter_map(|file| file.file_name());
+    let sums = out.join("SHA256SUMS");
+    let file = fs::File::create(&sums).map_err(|e| format!("{}: {e}", sums.display()))?;
+    run(context.command("sha256sum").args(names).current_dir(out).stdout(file))?;
+    print!("in {}:\n{}", out.display(), read(&sums)?);
+    Ok(())
 }
 
 /// The workspace's version, from the package of the command.
@@ -114,10 +135,8 @@ pub fn version(context: &Context) -> Result<String, String> {
 fn epoch(context: &Context) -> Result<String, String> {
     let given = std::env::var("SOURCE_DATE_EPOCH");
     let epoch = given.or_else(|_| context.output_of("git log -1 --format=%ct"))?;
-    match epoch.trim().parse::<u64>() {
-        Ok(seconds) => Ok(seconds.to_string()),
-        Err(_) => Err(format!("`{}` is not a time in seconds; set SOURCE_DATE_EPOCH", epoch.trim())),
-    }
+    let seconds = epoch.trim().parse::<u64>();
+    seconds.map(|seconds| seconds.to_string()).map_err(|_| format!("`{}` is no time in seconds", epoch.trim()))
 }
 
 fn create(folder: &Path) -> Result<(), String> {
@@ -132,6 +151,9 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Counts packages of the same version of Tidewire, in the manifests of the commands too.
+const REVISION: u32 = 1;
+const MAINTAINER: &str = "The Tidewire developers <https://github.com/tidewire/tidewire>";
 const TOOLS: &[(&str, &str)] = &[
     ("dpkg-shlibdeps --version", "dpkg-dev"),
     ("x86_64-linux-musl-gcc --version", "musl-tools"),
@@ -148,6 +170,25 @@ mod tests {
         assert_eq!(shared(fixed), None);
         assert_eq!(shared(&format!("{fixed}  INTERP 0x318\n")), Some("INTERP 0x318"));
         assert_eq!(shared(" 0x01 (NEEDED) Shared library: [libc.so]"), Some("0x01 (NEEDED) Shared library: [libc.so]"));
+    }
+
+    #[test]
+    fn the_manifests_have_the_maintainer_and_the_version() {
+        let workspace = include_str!("../../../Cargo.toml");
+        let version = workspace.split("\nversion = \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let lab = include_str!("../../../labs/cli/Cargo.toml");
+        for manifest in [include_str!("../../../crates/cli/Cargo.toml"), lab] {
+            assert!(manifest.contains(&format!("maintainer = \"{MAINTAINER}\"")));
+            assert!(manifest.contains(&format!("revision = \"{REVISION}\"")));
+        }
+        assert!(
+            lab.contains(&format!("tidewire (= {version}-{REVISION})")),
+            "the package of the laboratory needs another version"
+        );
+        assert!(
+            changelog("tidewire", "0.1.0", "Mon, 23")
+                .starts_with("tidewire (0.1.0-1) unstable; urgency=medium\n\n  * ")
+        );
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! stand once. Invariant: every foreign crate of the command is named, with its licence expression.
 
 use crate::context::Context;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,11 +14,9 @@ const NAMES: [&str; 5] = ["license", "licence", "copying", "copyright", "notice"
 pub fn collect(context: &Context) -> Result<String, String> {
     let tree = context.output_of(TREE)?;
     let used: BTreeSet<_> = tree.lines().filter_map(name_and_version).collect();
-    let metadata = context.output_of("cargo metadata --locked --format-version 1")?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     let (mut list, mut texts) = (String::new(), BTreeMap::<String, Vec<String>>::new());
     let mut found = 0;
-    for package in metadata["packages"].as_array().into_iter().flatten() {
+    for package in context.packages("--locked")? {
         let field = |name: &str| package[name].as_str().unwrap_or_default();
         let name = format!("{} {}", field("name"), field("version"));
         if !used.contains(&name) {

@@ -5,7 +5,7 @@
 //! addresses exist in these namespaces only, so they end with the trial, also when it fails or is killed.
 
 use super::{create, read};
-use crate::context::{Context, run};
+use crate::context::{Context, fresh, run};
 use crate::tools;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,8 @@ pub fn check(context: &Context, out: &Path, files: &[&Path]) -> Result<(), Strin
     let base = base(context, out)?;
     // A folder of their own, because `out` keeps the packages of other versions.
     let [packages, log] = ["test/packages", "test/log"].map(|name| out.join(name));
-    for folder in [&packages, &log] {
-        let _ = fs::remove_dir_all(folder);
-        create(folder)?;
-    }
+    fresh(&packages)?;
+    fresh(&log)?;
     for file in files {
         let copy = packages.join(file.file_name().unwrap_or_default());
         fs::copy(file, &copy).map_err(|e| format!("{}: {e}", copy.display()))?;

@@ -1,4 +1,5 @@
-//! Writes the decisions of the default policy as a table and two pictures: docs/default-policy.md.
+//! Writes the decisions of the default policy as a table and two pictures, which docs/default-policy.md
+//! shows.
 //!
 //! `cargo run --release -p tidewire-sim --example default_policy -- [--write]`
 //!
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         eprintln!("start this by cargo run, so that it finds docs/");
         return ExitCode::FAILURE;
     };
-    match files(&Path::new(&manifest).join("../../docs")).and_then(|files| files.iter().try_for_each(save)) {
+    match files(&Path::new(&manifest).join("../../docs")).iter().try_for_each(save) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -42,28 +43,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each file and its new content. The prose of the document stays unchanged.
-fn files(docs: &Path) -> Result<[(PathBuf, String); 3], String> {
-    let document = docs.join("default-policy.md");
-    let text = std::fs::read_to_string(&document).map_err(|error| format!("{}: {error}", document.display()))?;
-    let lacks = || format!("{} lacks its marks {BEGIN}{END}", document.display());
-    let (before, rest) = text.split_once(BEGIN).ok_or_else(lacks)?;
-    let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
-    let text = format!("{before}{BEGIN}\n{}\n{END}{after}", table::draw());
-    Ok([
-        (document, text),
+/// Each file and its new content.
+fn files(docs: &Path) -> [(PathBuf, String); 3] {
+    [
+        (docs.join("data/default-policy.csv"), table::draw()),
         (docs.join("default-policy.svg"), picture::by_default()),
         (docs.join("default-policy-targets.svg"), picture::for_targets()),
-    ])
+    ]
 }
 
 fn save((path, text): &(PathBuf, String)) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
-
-/// The program writes the text between these two lines.
-const BEGIN: &str = "<!-- begin: written by the program -->\n";
-const END: &str = "<!-- end -->\n";
 
 #[cfg(test)]
 mod tests {
@@ -71,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_committed_is_what_the_policy_decides() {
-        for (path, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")).unwrap() {
+        for (path, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")) {
             let committed = std::fs::read_to_string(&path).unwrap();
             let differs = committed.lines().zip(text.lines()).find(|(old, new)| old != new);
             assert!(committed == text, "{} is old, write it anew: {differs:?}", path.display());

@@ -1,6 +1,6 @@
-//! The table of decisions, in Markdown.
+//! The table of decisions, as comma-separated values whose cells are Markdown.
 
-use core::fmt::Write;
+use tidewire_figures::csv;
 
 use crate::decision::{BURSTS, Decision, Flow, RTTS_MS};
 
@@ -13,19 +13,13 @@ const LATENCIES_MS: [f64; 2] = [30.0, 80.0];
 /// Writes a row for each loss and mean run, with a column for each flow.
 pub fn draw() -> String {
     let flows = flows();
-    let mut text = String::from("| loss | |");
-    flows.iter().for_each(|flow| write!(text, " {} |", head(flow)).expect("a string takes all"));
-    text += &format!("\n| ---: | --- |{}\n", " ---: |".repeat(flows.len()));
-    for loss in LOSSES {
-        for burst in BURSTS {
-            write!(text, "| {} % | {} |", 100.0 * loss, burst.name()).expect("a string takes all");
-            for flow in &flows {
-                write!(text, " {} |", cell(&flow.decide(loss, burst))).expect("a string takes all");
-            }
-            text.push('\n');
-        }
-    }
-    text
+    let head = ["loss".to_owned(), String::new()].into_iter().chain(flows.iter().map(head));
+    let rows = LOSSES.iter().flat_map(|loss| BURSTS.iter().map(move |burst| (*loss, *burst)));
+    let rows = rows.map(|(loss, burst)| {
+        let names = [format!("{} %", 100.0 * loss), burst.name()];
+        csv::line(names.into_iter().chain(flows.iter().map(|flow| cell(&flow.decide(loss, burst)))))
+    });
+    csv::line(head) + &rows.collect::<String>()
 }
 
 fn flows() -> Vec<Flow> {

@@ -5,11 +5,12 @@
 
 mod cells;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
 
 use serde::Serialize;
+use tidewire_figures::csv;
 #[cfg(target_os = "linux")]
 use tidewire_lab::hosts::Hosts;
 use tidewire_papers::row::{self, Row};
@@ -106,7 +107,10 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
             Some(executor) => cells::all(paper, experiment, args.full, executor)?,
             None => experiment.rows(args.full),
         };
-        row::write(&folder, experiment.name, &rows).map_err(|error| unwritten(&folder, &error))?;
+        let written = row::write(&folder, experiment.name, &rows);
+        let table = paper.table(&rows).map(|table| csv::of_markdown(&table));
+        let written = written.and_then(|()| table.map_or(Ok(()), |table| fs::write(folder.join("table.csv"), table)));
+        written.map_err(|error| unwritten(&folder, &error))?;
         show(paper, experiment.name, &rows, console);
         let seconds = began.elapsed().as_secs_f64();
         console.say(&format!("{}: {}, {} rows, {seconds:.1} s", experiment.name, experiment.title, rows.len()));

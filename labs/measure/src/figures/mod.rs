@@ -19,6 +19,7 @@ pub mod process;
 mod recording;
 
 use crate::context::Context;
+use crate::tables;
 pub use machine::Machine;
 use options::Options;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub const ABOUT: &str = "figures of the documents, measured with real processes;
 pub struct Subject {
     /// The word behind `figures`.
     name: &'static str,
-    /// The file of its report.
+    /// The file of its report, whose tables are files of the same name in docs/data.
     report: &'static str,
     /// Its options, without the common ones.
     options: &'static [&'static str],
@@ -106,7 +107,10 @@ fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, 
     println!("\n{text}");
     if options.write {
         let path = context.root.join(options.subject.report);
-        std::fs::write(&path, &text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let split = tables::split(&text, &name, &name);
+        std::fs::write(&path, &split.page).map_err(|e| format!("{}: {e}", path.display()))?;
+        tables::save(&context.root, &split.files)?;
     }
     Ok(holds)
 }

@@ -3,8 +3,9 @@
 //! and live video beside its peers.
 //!
 //! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
-//! of the machine. Each of its parts can be run alone. With `--write` the tables of a part replace the text
-//! between its two marks in its document. Invariant: every printed figure was measured in this call.
+//! of the machine. Each of its parts can be run alone. With `--write` the text of a part goes
+//! between its two marks in its document, and its tables into `docs/data/measured-PART.csv`. Invariant: every
+//! printed figure was measured in this call.
 
 mod contests;
 mod live;
@@ -13,41 +14,42 @@ mod tunnel;
 
 use crate::context::{Context, lab_of};
 use crate::figures::Machine;
+use crate::tables;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
 pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP, the tunnel, live video; `check`, `peers`, `contests`, `tcp`, `tunnel`, `live`, `tunnel-share` ...: some parts; \
-     `--full`: all rows and three seeds, hours; `--binary FILE`: a command that is built already; `--write`: into docs/lab.md, docs/tunnel.md and docs/live.md";
+     `--full`: all rows and three seeds, hours; `--binary FILE`: a command that is built already; `--write`: into docs/lab.md, docs/tunnel.md, docs/live.md and docs/data";
 
 /// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
 
-/// A part: its name, its document, and what measures it.
-type Part = (&'static str, &'static str, Measure);
+/// A part: its name, its document, what measures it, and what its table has.
+type Part = (&'static str, &'static str, Measure, &'static str);
 
 /// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
 /// those whose names begin with it and `-`.
 const PARTS: [Part; 18] = [
-    ("check", LAB, check),
-    ("peers", LAB, peers::measure),
-    ("contests", LAB, contests::measure),
-    ("tcp", LAB, tcp),
-    ("tunnel-share", TUNNEL, tunnel::share::measure),
-    ("tunnel-added", TUNNEL, added),
-    ("tunnel-delay", TUNNEL, tunnel::delay::measure),
-    ("tunnel-crowd", TUNNEL, tunnel::crowd::measure),
-    ("tunnel-kill", TUNNEL, tunnel::kill::measure),
-    ("live-5", LIVE, live::five),
-    ("live-10", LIVE, live::ten),
-    ("live-runs", LIVE, live::runs),
-    ("live-short", LIVE, live::short),
-    ("live-frames", LIVE, live::frames),
-    ("live-fall", LIVE, live::fall),
-    ("live-long", LIVE, live::long),
-    ("live-keys", LIVE, live::keys),
-    ("live-delay", LIVE, live::delay),
+    ("check", LAB, check, "What the link did beside what its scenario says"),
+    ("peers", LAB, peers::measure, "Peers"),
+    ("contests", LAB, contests::measure, "Shares of one queue"),
+    ("tcp", LAB, tcp, "NewReno over loss"),
+    ("tunnel-share", TUNNEL, tunnel::share::measure, "The share of one CUBIC flow"),
+    ("tunnel-added", TUNNEL, added, "Round trips directly and through the tunnel"),
+    ("tunnel-delay", TUNNEL, tunnel::delay::measure, "Delay of records through the tunnel, beside `forward`"),
+    ("tunnel-crowd", TUNNEL, tunnel::crowd::measure, "Two hundred flows over rebindings"),
+    ("tunnel-kill", TUNNEL, tunnel::kill::measure, "Silence after a kill"),
+    ("live-5", LIVE, live::five, "5 % of loss, one way + 80 ms"),
+    ("live-10", LIVE, live::ten, "10 % of loss, one way + 80 ms"),
+    ("live-runs", LIVE, live::runs, "5 % of loss in runs of four, one way + 80 ms"),
+    ("live-short", LIVE, live::short, "5 % of loss, one way + 30 ms"),
+    ("live-frames", LIVE, live::frames, "Decoded frames, by codec and carrier"),
+    ("live-fall", LIVE, live::fall, "An encoder that follows the capacity, and one that does not"),
+    ("live-long", LIVE, live::long, "Ten minutes, by carrier"),
+    ("live-keys", LIVE, live::keys, "Decoded frames with and without `--protect-key-frames`"),
+    ("live-delay", LIVE, live::delay, "Delay and jitter, one carrier at a time"),
 ];
 const LAB: &str = "docs/lab.md";
 const TUNNEL: &str = "docs/tunnel.md";
@@ -121,7 +123,7 @@ fn measure(options: &Options) -> Result<bool, String> {
         None => context.commands()?,
     };
     let mut all_hold = true;
-    for (name, document, part) in &options.parts {
+    for (name, document, part, title) in &options.parts {
         let machine = Machine::look(&context);
         let (text, holds) = part(&context, &binary, options.full)?;
         let text = format!("{machine}\n\n{text}");
@@ -131,8 +133,10 @@ fn measure(options: &Options) -> Result<bool, String> {
             let path = context.root.join(document);
             let in_file = |problem: std::io::Error| format!("{}: {problem}", path.display());
             let old = std::fs::read_to_string(&path).map_err(in_file)?;
-            let new = between_marks(&old, name, &text).map_err(|problem| format!("{document}: {problem}"))?;
+            let split = tables::split(&text, &format!("measured-{name}"), title);
+            let new = between_marks(&old, name, &split.page).map_err(|problem| format!("{document}: {problem}"))?;
             std::fs::write(&path, new).map_err(in_file)?;
+            tables::save(&context.root, &split.files)?;
         }
     }
     Ok(all_hold)
@@ -233,7 +237,7 @@ mod tests {
         assert_eq!(written, document.replace("old\n", "\nnew\n\n"));
         assert_eq!(between_marks(&written, "check", "new\n").unwrap(), written);
         assert!(between_marks(&document, "contests", "new").is_err());
-        for (part, document, _) in PARTS {
+        for (part, document, ..) in PARTS {
             let path = format!("{}/../../{document}", env!("CARGO_MANIFEST_DIR"));
             assert!(between_marks(&std::fs::read_to_string(path).unwrap(), part, "").is_ok(), "{part}");
         }

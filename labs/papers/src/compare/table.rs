@@ -1,7 +1,7 @@
 //! The rows of the comparison as one table in Markdown: a line for each measure and link, a column for each
 //! profile.
 //!
-//! The verb prints it, and `papers/compare/README.md` has it; a test compares both. Invariant: a value that
+//! The verb prints it, and writes its cells into `papers/compare/data/table.csv`. Invariant: a value that
 //! is missing is a dash.
 
 use tidewire_proto::profile::Profile;

@@ -51,12 +51,14 @@ pub struct Text<'a> {
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.introduction(f)?;
+        writeln!(f, "## Goodput and cost\n")?;
         heading(f, &GOAL_COLUMNS)?;
         for row in self.rows {
             let figures = row.figures().map(|figure| figure.to_string());
             writeln!(f, "| {} | {} |", row.cell.name, figures.join(" | "))?;
         }
         writeln!(f)?;
+        writeln!(f, "## Delay and repairs\n")?;
         heading(f, &OTHER_COLUMNS)?;
         for row in self.rows {
             let [delay, symbols, repairs] = [

@@ -83,6 +83,7 @@ impl Text<'_> {
 
     fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = ["load", "", "Mbit/s", "p50 / p99 ms", "sender, % of a core", "receiver, % of a core"];
+        writeln!(f, "## With and without\n")?;
         heading(f, &columns)?;
         for costs in self.costs {
             for (name, runs) in [("off", &costs.off), ("on", &costs.on)] {
@@ -96,6 +97,7 @@ impl Text<'_> {
             }
         }
         writeln!(f)?;
+        writeln!(f, "## What recording adds\n")?;
         heading(f, &["load", "goodput, % of off", "p99 more, ms", "sender more, %", "receiver more, %"])?;
         for costs in self.costs {
             let figures = costs.figures().map(|figure| figure.to_string()).join(" | ");
@@ -127,7 +129,7 @@ impl fmt::Display for Text<'_> {
             if index > 0 {
                 writeln!(f)?;
             }
-            writeln!(f, "{}\n", about(name))?;
+            writeln!(f, "## Size and time to open\n\n{}\n", about(name))?;
             heading(f, &["recording of", "MB", "s to open"])?;
             for (end, [megabytes, seconds]) in ["the sender", "the receiver"].into_iter().zip(sizes(size)) {
                 writeln!(f, "| {end} | {megabytes} | {seconds} |")?;
