@@ -214,7 +214,9 @@ impl<T: Copy> Path<T> {
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
-                    if lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
+                    // What the peer's host drops says nothing about the path.
+                    let at_host = matches!(sent.fate, Fate::Lost { cause: Cause::Host, .. });
+                    if at_host || lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
                         self.losses.fates_from = n + 1;
                         continue;
                     }
