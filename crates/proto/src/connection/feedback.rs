@@ -56,11 +56,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the peer's count of our packets that its host dropped. The rate yields as to a congestion mark.
+    /// Takes the peer's count of our packets that its host dropped.
     pub(super) fn on_host_drops(&mut self, now: Time, packets: u64) {
         if self.path.losses.host.on_report(packets) {
             let left = self.path.losses.detector.newest_left().unwrap_or(now);
-            self.path.rate.on_ecn(now, left);
+            self.path.rate.on_host_drops(now, left);
         }
     }
 

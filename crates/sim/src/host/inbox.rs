@@ -24,6 +24,8 @@ pub(crate) struct Parcel {
 pub(crate) struct Waiting {
     /// When it entered the socket.
     pub at: Time,
+    /// Datagrams that were dropped since the one before it entered.
+    pub dropped: u64,
     pub parcel: Parcel,
 }
 
@@ -43,6 +45,8 @@ pub struct SocketStats {
 pub(crate) struct Inbox {
     limit: Option<usize>,
     memory: usize,
+    /// Dropped since a datagram entered.
+    dropped: u64,
     waiting: VecDeque<Waiting>,
     pub stats: SocketStats,
 }
@@ -57,10 +61,11 @@ impl Inbox {
         // Linux compares what is taken before the datagram with the limit.
         if self.limit.is_some_and(|limit| self.memory > limit) {
             self.stats.dropped += 1;
+            self.dropped += 1;
             return;
         }
         self.memory += memory(parcel.bytes.len());
-        self.waiting.push_back(Waiting { at, parcel });
+        self.waiting.push_back(Waiting { at, dropped: core::mem::take(&mut self.dropped), parcel });
     }
 
     /// The oldest unread datagram.

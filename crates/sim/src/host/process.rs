@@ -44,8 +44,6 @@ pub struct ProcessStats {
     pub socket: SocketStats,
     /// Processor time that it used.
     pub busy: Duration,
-    /// Timers that it handled before it had read what had arrived by their time.
-    pub early: u64,
 }
 
 /// What a process does next.
@@ -87,7 +85,6 @@ pub(crate) struct Process {
     /// When the endpoint wanted to be called, at the last look.
     due: Time,
     busy: Duration,
-    early: u64,
     /// The batch that is being sent, and what has left.
     filled: Vec<Parcel>,
     left: VecDeque<Parcel>,
@@ -109,7 +106,6 @@ impl Process {
             read_until: began,
             due: Time::ZERO,
             busy: Duration::ZERO,
-            early: 0,
             filled: Vec::new(),
             left: VecDeque::new(),
             buffer: vec![0; DATAGRAM],
@@ -157,7 +153,7 @@ impl Process {
 
     /// What the process did so far.
     pub fn stats(&self) -> ProcessStats {
-        ProcessStats { socket: self.inbox.stats, busy: self.busy, early: self.early }
+        ProcessStats { socket: self.inbox.stats, busy: self.busy }
     }
 
     fn compute(&mut self, time: Duration) -> Outcome {
@@ -186,20 +182,22 @@ impl Process {
 
     /// Hands over the batch, each datagram with the time at which it entered the socket.
     fn handle(&mut self) {
-        for Waiting { at, parcel: Parcel { from, ecn, mut bytes, .. } } in self.batch.drain(..) {
+        for Waiting { at, dropped, parcel: Parcel { from, ecn, mut bytes, .. } } in self.batch.drain(..) {
+            if dropped > 0 {
+                self.endpoint.handle_host_drops(at, dropped);
+            }
             let (to, datagram) = (None, &mut bytes[..]);
             self.endpoint.handle_datagram(Received { at, from, to, ecn, datagram });
         }
     }
 
-    /// Tasks whose time has come, and timers by the present time, as the first batch of `Driver::send`. The
-    /// driver does not tell the endpoint up to which time it has read the socket (`read_until`).
+    /// Tasks whose time has come, and timers, as the first batch of `Driver::send`.
     fn expire(&mut self, now: Time, tasks: &mut dyn Tasks) {
         if tasks.poll_timeout().is_some_and(|at| at <= now) {
             tasks.run(now, &mut self.endpoint, None);
         }
+        self.endpoint.handle_read(self.read_until);
         if self.due <= now {
-            self.early += u64::from(self.due > self.read_until);
             self.endpoint.handle_timeout(now);
         }
     }

@@ -135,12 +135,9 @@ impl Outcome {
         }
         let longest = report.clients.iter().map(|client| client.process.socket.longest).max().unwrap_or_default();
         println!(
-            "  sockets: {:?} dropped, read after {:.2?} (server) and {longest:.2?} (clients) at most; timers before the \
-             news {} and {}; processors {:.2?}, server {:.2?}",
+            "  sockets: {:?} dropped, read after {:.2?} (server) and {longest:.2?} (clients) at most; processors {:.2?}, server {:.2?}",
             report.dropped(),
             report.server.socket.longest,
-            report.server.early,
-            self.sum(|client| client.process.early),
             report.busy(),
             report.server.busy
         );

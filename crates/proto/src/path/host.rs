@@ -1,0 +1,58 @@
+//! A limit of the pace while the peer's host drops what it cannot read in time.
+//!
+//! The rate controller measures the path. A host that reads too slowly drops packets that the path has
+//! delivered, with neither delay nor marks on the path, so the controller cannot see them. The peer counts
+//! them (docs/wire.md section 5, HOST_DROPS), and this module keeps the pace below what the host takes.
+//! [`super::controller::Controller`] calls it. Invariants: it never raises a pace; a peer that reports too
+//! much slows only what is sent to it.
+
+use super::control::AckSample;
+use crate::Time;
+
+/// Part of what the host took that is sent after it dropped packets. That of CUBIC is 0.7 (RFC 9438), that of
+/// TCP for a mark 0.8 (RFC 8511). More, because what the host took is measured and not guessed. Chosen.
+const GAIN: f64 = 0.85;
+/// Growth of the limit in the first second; it accelerates as much in each later one. Chosen: after [`GAIN`] the
+/// host drops again 0.7 s later at the earliest, several reports of an overloaded host, and a limit that was set
+/// ten times too low is gone after 4 s.
+const GROWTH: f64 = 1.3;
+/// The limit ends when it is so many times what the controller would send.
+const ENOUGH: f64 = 2.0;
+
+/// The limit; see the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostLimit {
+    /// Bytes per second when it last fell, and when that was. Drops of packets that left earlier lower it no
+    /// further.
+    fell: Option<(f64, Time)>,
+    /// Bytes per second now, while there is a limit.
+    pace: Option<f64>,
+    /// Bytes per second that were last acknowledged.
+    acked: Option<u64>,
+}
+
+impl HostLimit {
+    /// The peer reported more drops. `left` is when the newest packet left that is known to have arrived.
+    pub(crate) fn on_drops(&mut self, now: Time, left: Time) {
+        let Some(acked) = self.acked.filter(|_| self.fell.is_none_or(|(_, fell)| left > fell)) else { return };
+        let pace = GAIN * self.pace.unwrap_or(f64::INFINITY).min(acked as f64);
+        (self.pace, self.fell) = (Some(pace), Some((pace, now)));
+    }
+
+    /// Packets were acknowledged. `believed` is the pace of the controller in bytes per second.
+    pub(crate) fn on_ack(&mut self, ack: &AckSample, believed: u64) {
+        if let Some(rate) = ack.rate {
+            self.acked = Some(rate.acked);
+        }
+        if let (Some(_), Some((fell, at))) = (self.pace, self.fell) {
+            let seconds = ack.now.since(at).as_secs_f64();
+            let pace = fell * GROWTH.powf(seconds * (1.0 + seconds) / 2.0);
+            self.pace = Some(pace).filter(|&pace| pace < ENOUGH * believed as f64);
+        }
+    }
+
+    /// Most bytes per second; `None` without a limit.
+    pub(crate) fn pace(&self) -> Option<u64> {
+        self.pace.map(|pace| pace as u64)
+    }
+}
