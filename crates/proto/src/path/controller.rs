@@ -64,6 +64,11 @@ impl Controller {
         self.changing().on_ecn(now, sent);
     }
 
+    /// The peer's host kept a packet waiting; see [`HostLimit::on_delay`].
+    pub(crate) fn on_host_delay(&mut self, now: Time, left: Time, delay: Duration) {
+        self.host.on_delay(now, left, delay);
+    }
+
     /// The peer's host dropped packets; see [`HostLimit::on_drops`].
     pub(crate) fn on_host_drops(&mut self, now: Time, left: Time) {
         self.host.on_drops(now, left);

@@ -2,9 +2,12 @@
 //!
 //! The rate controller measures the path. A host that reads too slowly drops packets that the path has
 //! delivered, with neither delay nor marks on the path, so the controller cannot see them. The peer counts
-//! them (docs/wire.md section 5, HOST_DROPS), and this module keeps the pace below what the host takes.
+//! them (docs/wire.md section 5, HOST_DROPS), and says how long packets waited to be read. This module keeps the
+//! pace below what the host takes.
 //! [`super::controller::Controller`] calls it. Invariants: it never raises a pace; a peer that reports too
 //! much slows only what is sent to it.
+
+use core::time::Duration;
 
 use super::control::AckSample;
 use crate::Time;
@@ -16,6 +19,12 @@ const GAIN: f64 = 0.85;
 /// host drops again 0.7 s later at the earliest, several reports of an overloaded host, and a limit that was set
 /// ten times too low is gone after 4 s.
 const GROWTH: f64 = 1.3;
+/// A host that reads packets this long after they arrived, and for as long, cannot keep up. Chosen: four times
+/// what a receiver waits on purpose, a third of what the usual socket holds at a host's limit.
+const LATE: Duration = Duration::from_millis(100);
+/// Least limit in bytes per second: ten full packets, so that no connection waits for its turn longer than a
+/// tenth of a second. What a connection had acknowledged so far may say less, as at its start. Chosen.
+const LEAST: f64 = 12_000.0;
 /// The limit ends when it is so many times what the controller would send.
 const ENOUGH: f64 = 2.0;
 
@@ -29,13 +38,24 @@ pub(crate) struct HostLimit {
     pace: Option<f64>,
     /// Bytes per second that were last acknowledged.
     acked: Option<u64>,
+    /// Since when the host reads later than [`LATE`].
+    late_since: Option<Time>,
 }
 
 impl HostLimit {
+    /// The peer answers a packet that arrived `delay` before. `left` is when the packet left.
+    pub(crate) fn on_delay(&mut self, now: Time, left: Time, delay: Duration) {
+        if delay < LATE {
+            self.late_since = None;
+        } else if now.since(*self.late_since.get_or_insert(now)) >= LATE {
+            self.on_drops(now, left);
+        }
+    }
+
     /// The peer reported more drops. `left` is when the newest packet left that is known to have arrived.
     pub(crate) fn on_drops(&mut self, now: Time, left: Time) {
         let Some(acked) = self.acked.filter(|_| self.fell.is_none_or(|(_, fell)| left > fell)) else { return };
-        let pace = GAIN * self.pace.unwrap_or(f64::INFINITY).min(acked as f64);
+        let pace = (GAIN * self.pace.unwrap_or(f64::INFINITY).min(acked as f64)).max(LEAST);
         (self.pace, self.fell) = (Some(pace), Some((pace, now)));
     }
 

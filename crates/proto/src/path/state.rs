@@ -188,6 +188,7 @@ impl<T: Copy> Path<T> {
         if newest < self.first || self.losses.detector.newest().is_some_and(|known| newest <= known) {
             return;
         }
+        self.rate.on_host_delay(now, sent.at, delay);
         self.rtt.on_sample(now, now.since(sent.at), delay);
         sample.rtt = Some(self.rtt.latest());
         (sample.newest_bytes, sample.app_limited) = (sent.bytes, sent.app_limited);
