@@ -76,3 +76,70 @@ impl HostLimit {
         self.pace.map(|pace| pace as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::RateSample;
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn ack(now: Time, acked: u64) -> AckSample {
+        AckSample {
+            now,
+            bytes: 0,
+            in_flight: 0,
+            newest: 0,
+            left: now,
+            next: 0,
+            rtt: None,
+            one_way: None,
+            newest_bytes: 0,
+            app_limited: false,
+            totals: Default::default(),
+            smoothed: ms(1),
+            min_rtt: ms(1),
+            rate: Some(RateSample { acked, passed: acked, app_limited: false }),
+            dispersion: None,
+        }
+    }
+
+    #[test]
+    fn a_limit_falls_once_for_each_round_and_ends_by_itself() {
+        let (mut limit, start) = (HostLimit::default(), Time::from_millis(1_000));
+        limit.on_drops(start, start);
+        assert_eq!(limit.pace(), None, "nothing was measured");
+        limit.on_ack(&ack(start, 1_000_000), 10_000_000);
+        limit.on_drops(start, start);
+        assert_eq!(limit.pace(), Some(850_000));
+        limit.on_drops(start + ms(1), start - ms(1));
+        assert_eq!(limit.pace(), Some(850_000), "those packets left before");
+        limit.on_ack(&ack(start + ms(1_000), 2_000_000), 10_000_000);
+        assert_eq!(limit.pace(), Some(1_105_000));
+        limit.on_drops(start + ms(1_000), start + ms(900));
+        assert_eq!(limit.pace(), Some(939_250), "as what was sent, not as what was acknowledged");
+        let gone = (1..20).find(|&seconds| {
+            limit.on_ack(&ack(start + ms(1_000 * (1 + seconds)), 2_000_000), 10_000_000);
+            limit.pace().is_none()
+        });
+        assert_eq!(gone, Some(5), "it is twenty times as high, more than the controller wants");
+        limit.on_ack(&ack(start + ms(60_000), 10), 10_000_000);
+        limit.on_drops(start + ms(60_000), start + ms(59_000));
+        assert_eq!(limit.pace(), Some(LEAST as u64));
+    }
+
+    #[test]
+    fn only_a_host_that_stays_late_limits() {
+        let (mut limit, start) = (HostLimit::default(), Time::from_millis(1_000));
+        limit.on_ack(&ack(start, 1_000_000), 10_000_000);
+        for (at, delay) in [(0, 500), (90, 450), (110, 5), (200, 300), (299, 300)] {
+            let now = start + ms(at);
+            limit.on_delay(now, now - ms(1), ms(delay));
+            assert_eq!(limit.pace(), None, "{at} ms");
+        }
+        limit.on_delay(start + ms(300), start + ms(299), ms(300));
+        assert_eq!(limit.pace(), Some(850_000));
+    }
+}
