@@ -101,7 +101,7 @@ local kinds = { [0] = "HELLO", "REPLY", "COOKIE", "VERSIONS" }
 local frames = {
     [0x00] = "PAD", [0x01] = "PING", [0x02] = "FEEDBACK", [0x03] = "CLOSE", [0x04] = "POLICY", [0x05] = "PATH_CHALLENGE",
     [0x06] = "PATH_RESPONSE", [0x07] = "NEW_CID", [0x08] = "SLICE", [0x09] = "BASE", [0x0a] = "REKEY", [0x0b] = "SLICE (generations)",
-    [0x0c] = "TRAIN", [0x0d] = "TRAIN_REPORT", [0x0e] = "RANKS", [0x10] = "SRC", [0x11] = "SRC again",
+    [0x0c] = "TRAIN", [0x0d] = "TRAIN_REPORT", [0x0e] = "RANKS", [0x0f] = "HOST_DROPS", [0x10] = "SRC", [0x11] = "SRC again",
     [0x12] = "REPAIR", [0x13] = "REPAIR on feedback", [0x14] = "SRC (generations)", [0x15] = "SRC again (generations)",
     [0x16] = "REPAIR (generations)", [0x17] = "REPAIR on feedback (generations)", [0x18] = "RECODED",
 }
@@ -375,6 +375,7 @@ local bodies = {
         r:bytes("noise", r:varint("length"))
     end,
     [0x0c] = function(r) r:varint("packets") end,
+    [0x0f] = function(r) r:varint("packets") end,
     [0x0d] = function(r)
         r:varint("first")
         r:varint("distance")

@@ -12,6 +12,7 @@ mod shard;
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -126,7 +127,21 @@ pub struct Endpoint {
     stats: EndpointStats,
     /// The connection that sent the last datagrams, if a connection did.
     sent_by: Option<ConnectionHandle>,
+    /// Everything that arrived before this time was passed in.
+    read: Time,
+    dropped: Dropped,
 }
+
+/// Datagrams that this host has dropped before the driver read them, and that no connection misses yet.
+#[derive(Clone, Copy, Default)]
+struct Dropped {
+    count: u64,
+    /// When the last of them were reported.
+    at: Time,
+}
+
+/// A connection that sends less often than this has hardly a part in what a full socket drops. Chosen.
+const DROPPED_LIFE: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,6 +177,8 @@ impl Endpoint {
             ids: HashMap::new(),
             stats: EndpointStats::default(),
             sent_by: None,
+            read: Time::NEVER,
+            dropped: Dropped::default(),
         }
     }
 
@@ -263,6 +280,20 @@ impl Endpoint {
         Ok(self.insert(connection))
     }
 
+    /// Tells that this host dropped `count` datagrams before it passed in the next one, which arrived at `at`:
+    /// its socket was full. Connections that miss packets then report them to their peers as congestion
+    /// (docs/wire.md section 5, HOST_DROPS).
+    pub fn handle_host_drops(&mut self, at: Time, count: u64) {
+        self.forget_dropped(at);
+        self.dropped = Dropped { count: self.dropped.count.saturating_add(count), at };
+    }
+
+    fn forget_dropped(&mut self, now: Time) {
+        if now.since(self.dropped.at) > DROPPED_LIFE {
+            self.dropped.count = 0;
+        }
+    }
+
     /// Handles a received datagram.
     pub fn handle_datagram(&mut self, received: Received<'_>) {
         self.handle_train(core::iter::once(received));
@@ -274,11 +305,12 @@ impl Endpoint {
         let mut current: Option<Current> = None;
         for received in train {
             self.stats.received += 1;
+            self.forget_dropped(received.at);
             let Some(id) = self.handle_long(&received) else { continue };
             if let Some(current) = current.filter(|current| current.id == id)
                 && let Some(connection) = self.connections.get_mut(current.handle)
             {
-                connection.handle_datagram(received);
+                connection.handle_datagram_after(received, &mut self.dropped.count);
                 continue;
             }
             self.settle(current.take());
@@ -286,7 +318,7 @@ impl Endpoint {
                 && let Some(connection) = self.connections.touch(handle)
             {
                 current = Some(Current { id, handle, at: received.at });
-                connection.handle_datagram(received);
+                connection.handle_datagram_after(received, &mut self.dropped.count);
             } else {
                 self.handle_first(id, received);
             }
@@ -421,8 +453,19 @@ impl Endpoint {
         self.half_open.len()
     }
 
-    /// Handles the passage of time. Early calls are harmless.
+    /// Tells that every datagram that arrived before `until` was passed in, and that later ones may wait to be
+    /// read. What is done because nothing came, is done for times before `until` only: losses, probes,
+    /// FEEDBACK that waits for a second packet, ends of silent connections. A host that reads late therefore
+    /// does not take its own delay for silence. An endpoint that was never told takes all as read.
+    pub fn handle_read(&mut self, until: Time) {
+        self.read = until;
+    }
+
+    /// Handles the passage of time. Early calls are harmless. If the driver tells [`Self::handle_read`], timers
+    /// that it has not read up to stay due, and [`Self::poll_timeout`] may be past: read, then call again.
     pub fn handle_timeout(&mut self, now: Time) {
+        // All that these timers do can wait until the news that came before they expired was read.
+        let now = now.min(self.read);
         self.half_open.expire(now);
         if let Some(responder) = &mut self.responder {
             responder.handle_timeout(now);
@@ -456,7 +499,7 @@ impl Endpoint {
         {
             return Some(transmit);
         }
-        let (handle, transmit) = self.connections.poll_transmit(now, max_segments, out)?;
+        let (handle, transmit) = self.connections.poll_transmit(now, self.read, max_segments, out)?;
         self.sent_by = Some(handle);
         Some(transmit)
     }

@@ -100,6 +100,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("rekey", Frame::Rekey { number: 300, message: &[6; 48] }),
         ("train", Frame::Train(300)),
         ("train_report", Frame::TrainReport(TRAIN_REPORT)),
+        ("host_drops", Frame::HostDrops(300)),
         ("base", Frame::Base { lane: 1, base: SourceId(70_000) }),
         (
             "src",

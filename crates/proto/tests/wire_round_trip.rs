@@ -78,6 +78,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
         Frame::Rekey { number: a, message: &p.bytes[..p.bytes.len().min(256)] },
         Frame::Base { lane: p.lane, base: SourceId(c) },
         Frame::Train((a % u64::from(MAX_TRAIN - 1)) as u16 + 2),
+        Frame::HostDrops(b),
         Frame::TrainReport(TrainReport {
             first: a,
             distance: (b % u64::from(MAX_TRAIN - 1)) as u16 + 1,

@@ -11,6 +11,7 @@
 //! - [`tcp`]: flows of TCP, alone or beside ours.
 //! - [`chain`]: a path with relays that recode.
 //! - [`network`]: nodes, links and routers, and flows of every kind between the nodes.
+//! - [`crowd`] and [`host`]: many clients of one server, on machines that are slow, pause and drop.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`replay`]: a recorded flow over its recorded path, with other choices.
 //! - [`rebinding`]: gives one of the ends another address from time to time.
@@ -56,10 +57,13 @@
 
 #![forbid(unsafe_code)]
 
+mod agenda;
 pub mod chain;
 pub mod clock;
+pub mod crowd;
 pub mod duplex;
 pub mod grid;
+pub mod host;
 pub mod ideal;
 mod jobs;
 mod ledger;

@@ -101,8 +101,12 @@ impl Driver {
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
         let (shared, sorter) = (&self.shared, &self.mail);
-        let received = self.port.receive(cx, &shared.clock, |at, train| {
+        let due = shared.lock().due();
+        let received = self.port.receive(cx, &shared.clock, due, |at, train| {
             let mut state = shared.lock();
+            if train.dropped > 0 {
+                state.endpoint.handle_host_drops(at, train.dropped.into());
+            }
             let (from, to, ecn) = (train.from, train.to, train.ecn);
             let datagrams = train.datagrams.map(|datagram| Received { at, from, to, ecn, datagram });
             match sorter {
@@ -129,6 +133,7 @@ impl Driver {
                 // The new socket is read in the next round.
                 return Round::More;
             }
+            state.endpoint.handle_read(self.port.read());
             // Once per round is enough, because `due` does not move before everything is sent.
             if batch == 0 && state.due() <= now {
                 state.endpoint.handle_timeout(now);

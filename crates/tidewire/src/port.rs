@@ -23,6 +23,8 @@ pub(crate) struct Port {
     socket: Box<dyn Socket>,
     arrivals: Arrivals,
     receive_from: Time,
+    /// All that arrived before this time was read.
+    read: Time,
     pending: Option<Transmit>,
     out: Vec<u8>,
     largest: usize,
@@ -37,6 +39,7 @@ impl Port {
             socket,
             arrivals: Arrivals::new(clock),
             receive_from: Time::ZERO,
+            read: Time::ZERO,
             pending: None,
             largest,
         }
@@ -52,21 +55,46 @@ impl Port {
         self.receive_from
     }
 
-    /// Receives what one system call returns, and passes each train with its time of arrival to `take`.
-    /// Returns whether there may be more.
-    pub fn receive(&mut self, cx: &mut Context<'_>, clock: &Clock, mut take: impl FnMut(Time, Train<'_>)) -> bool {
-        if clock.now() < self.receive_from {
+    /// Receives a batch, and passes each train with its time of arrival to `take`. Returns whether there may be
+    /// more. What waits in the socket is only surely found if something was `due` before.
+    pub fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        clock: &Clock,
+        due: Time,
+        mut take: impl FnMut(Time, Train<'_>),
+    ) -> bool {
+        let began = clock.now();
+        if began < self.receive_from {
             return false;
         }
-        let Poll::Ready(received) = self.socket.poll_receive(cx) else { return false };
+        let received = self.socket.poll_receive(cx, due <= began);
+        let is_drained = self.socket.is_drained();
+        if is_drained {
+            // What came since the system said so is some microseconds old.
+            self.read = clock.now();
+        }
+        let Poll::Ready(received) = received else { return false };
         let now = self.arrivals.begin(clock);
         if received.is_err() {
-            self.receive_from = now + RECEIVE_PAUSE;
+            // No timer waits for a socket that cannot be read.
+            (self.receive_from, self.read) = (now + RECEIVE_PAUSE, now + RECEIVE_PAUSE);
             return false;
         }
-        let arrivals = &mut self.arrivals;
-        self.socket.take(&mut |train| take(arrivals.at(train.stamp), train));
+        let (arrivals, mut newest) = (&mut self.arrivals, self.read);
+        self.socket.take(&mut |train| {
+            newest = arrivals.at(train.stamp);
+            take(newest, train);
+        });
+        if !is_drained {
+            self.read = self.read.max(newest);
+        }
         true
+    }
+
+    /// Up to when the socket was read: whatever arrived before was taken.
+    pub fn read(&self) -> Time {
+        self.read
     }
 
     /// Sends the batch that waits. Returns the batch if the system refused it: it is then lost.

@@ -34,8 +34,12 @@ pub(crate) trait Socket: fmt::Debug + Send {
     /// Sends one batch. An error says why it was refused; the batch is then lost.
     fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>>;
 
-    /// Receives what is there, at most a batch. [`Self::take`] passes it on.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Receives what is there, at most a batch. [`Self::take`] passes it on. The runtime may not know yet that
+    /// something came; with `asks` the system is asked in any case.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, asks: bool) -> Poll<io::Result<()>>;
+
+    /// Whether the last [`Self::poll_receive`] left nothing in the socket, as the system said.
+    fn is_drained(&self) -> bool;
 
     /// Passes each train of the last [`Self::poll_receive`] on. Call it once.
     fn take(&mut self, each: &mut dyn FnMut(Train<'_>));
@@ -50,5 +54,7 @@ pub(crate) struct Train<'a> {
     pub ecn: Option<Ecn>,
     /// When the kernel took them from the network, as time since 1970.
     pub stamp: Option<Duration>,
+    /// Datagrams that the full socket dropped since those before, as the system says.
+    pub dropped: u32,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
 }

@@ -56,6 +56,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Takes the peer's count of our packets that its host dropped.
+    pub(super) fn on_host_drops(&mut self, now: Time, packets: u64) {
+        if self.path.losses.host.on_report(packets) {
+            let left = self.path.losses.detector.newest_left().unwrap_or(now);
+            self.path.rate.on_host_drops(now, left);
+        }
+    }
+
     /// Settles packets that are newly acknowledged, then those that are therefore lost, then informs the rate
     /// controller. Returns when the oldest of the newly acknowledged packets left.
     fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<Option<Time>, CloseCode> {
@@ -172,7 +180,7 @@ impl Connection {
     fn take_back(&mut self, cause: Cause, bytes: u32) {
         match cause {
             Cause::Medium => self.stats.packets.lost -= 1,
-            Cause::OwnRate => self.stats.loss.at_own_rate.take_back(bytes),
+            Cause::OwnRate | Cause::Host => self.stats.loss.at_own_rate.take_back(bytes),
         }
     }
 
@@ -196,9 +204,12 @@ impl Connection {
         let congested = !lost.is_empty() && self.path.rate.is_congested();
         for &n in &lost {
             let Some(sent) = self.path.flight.get(n).copied() else { continue };
-            let at_own_rate = congested && sent.carried != Carried::SizeProbe;
+            let counts = sent.carried != Carried::SizeProbe;
+            let at_host = counts && self.path.losses.host.take();
+            let at_own_rate = counts && (congested || at_host);
             if at_own_rate {
-                self.path.flight.settle(n, Fate::Lost { at: now, cause: Cause::OwnRate });
+                let cause = if at_host { Cause::Host } else { Cause::OwnRate };
+                self.path.flight.settle(n, Fate::Lost { at: now, cause });
                 self.stats.loss.at_own_rate.add(sent.bytes);
             } else {
                 self.stats.packets.lost += u64::from(sent.carried != Carried::SizeProbe);

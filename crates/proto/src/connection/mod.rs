@@ -129,6 +129,8 @@ struct Contact {
     last_heard: Time,
     /// When `poll_transmit` was last called. Everything that was allowed then has been sent.
     last_asked: Time,
+    /// Everything that arrived before this time was passed in ([`crate::endpoint::Endpoint::handle_read`]).
+    read: Time,
     /// True if the endpoint must ask whether the peer still knows this connection.
     inquiry_owed: bool,
 }
@@ -148,6 +150,8 @@ struct Receiving {
     unreported: u64,
     /// When FEEDBACK last requested an acknowledgement of credit.
     credit_asked: Time,
+    /// Packets that this host dropped before they were read, as far as known.
+    host_drops: u64,
 }
 
 /// Values kept only to save work.
@@ -242,7 +246,7 @@ impl Connection {
                 path_response: None,
             },
             security: Security { keys: None, rekey: Rekey::new(now), peer_key: None },
-            contact: Contact { last_heard: now, last_asked: now, inquiry_owed: false },
+            contact: Contact { last_heard: now, last_asked: now, read: Time::NEVER, inquiry_owed: false },
             path,
             lanes,
             receiving: Receiving {
@@ -252,6 +256,7 @@ impl Connection {
                 heard_symbol: None,
                 unreported: 0,
                 credit_asked: Time::ZERO,
+                host_drops: 0,
             },
             streams: Streams::new(side, limits.max_streams, limits.stream_window, limits.max_stream_window),
             events: VecDeque::new(),
@@ -305,7 +310,18 @@ impl Connection {
 
     /// Handles a datagram whose destination id belongs to this connection.
     pub fn handle_datagram(&mut self, received: Received<'_>) {
-        self.receive(received);
+        self.receive(received, &mut 0);
+    }
+
+    /// Handles a datagram that arrived after this host has dropped others, of this connection or not. Takes
+    /// off those that are missing here.
+    pub(crate) fn handle_datagram_after(&mut self, received: Received<'_>, dropped: &mut u64) {
+        self.receive(received, dropped);
+    }
+
+    /// Tells that all that arrived before `until` was passed in.
+    pub(crate) fn handle_read(&mut self, until: Time) {
+        self.contact.read = until;
     }
 
     /// Handles the passage of time. Early calls are harmless.

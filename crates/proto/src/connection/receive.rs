@@ -28,7 +28,9 @@ struct Asked {
 }
 
 impl Connection {
-    pub(super) fn receive(&mut self, received: Received<'_>) {
+    /// Handles a datagram. If it leaves a gap, `dropped` packets of this host may have been in it; those that
+    /// are taken for such are taken off.
+    pub(super) fn receive(&mut self, received: Received<'_>, dropped: &mut u64) {
         let Received { at: now, from, to: _, ecn, datagram } = received;
         match &mut self.state {
             State::Connecting(_) => return self.receive_reply(now, datagram),
@@ -68,6 +70,9 @@ impl Connection {
         self.trace_received(now, number, (len + IP_UDP_HEADER) as u32, payload);
         self.on_phase(now, opened.phase);
         self.on_origin(now, Origin { from, to, len, highest: opened.highest });
+        let missing = (*dropped).min(self.path.received.missing_before(opened.number));
+        *dropped -= missing;
+        self.receiving.host_drops += missing;
         let gap = self.path.received.insert(opened.number, now, ecn);
         if gap {
             self.path.feedback.on_gap();
@@ -216,6 +221,7 @@ impl Connection {
                 }
             }
             Frame::Ranks(ref ranks) => self.on_ranks(number, ranks)?,
+            Frame::HostDrops(packets) => self.on_host_drops(now, packets),
             Frame::Recoded(ref recoded) => self.on_recoded(recoded)?,
             Frame::Ping => {}
         }

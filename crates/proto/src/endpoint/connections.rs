@@ -152,10 +152,11 @@ impl Connections {
     }
 
     /// Writes datagrams of the first connection in the ready queue that has any. That connection then goes to
-    /// the end of the queue.
+    /// the end of the queue. All that arrived before `read` was passed in.
     pub(super) fn poll_transmit(
         &mut self,
         now: Time,
+        read: Time,
         max_segments: usize,
         out: &mut [u8],
     ) -> Option<(ConnectionHandle, Transmit)> {
@@ -167,6 +168,7 @@ impl Connections {
         while let Some(handle) = self.ready.pop_front() {
             let Some(entry) = self.table.get_mut(&handle) else { continue };
             self.visits += 1;
+            entry.connection.handle_read(read);
             let transmit = entry.connection.poll_transmit(now, max_segments, out);
             entry.ready = false;
             enqueue(&mut self.telling, &mut entry.telling, handle);

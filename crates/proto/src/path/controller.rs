@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use super::control::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
 use super::floor::Floor;
+use super::host::HostLimit;
 use crate::Time;
 
 /// A controller and its budget, described in the module documentation. Its methods are those of
@@ -21,12 +22,13 @@ pub(crate) struct Controller {
     /// State that [`Self::new_state`] returned last.
     told: &'static str,
     floor: Floor,
+    host: HostLimit,
 }
 
 impl Controller {
     /// A controller whose pace the floor of sanity limits, or only watches.
     pub(crate) fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
-        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits) }
+        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits), host: HostLimit::default() }
     }
 
     pub(crate) fn on_handshake(&mut self, rtt: Duration) {
@@ -41,6 +43,8 @@ impl Controller {
 
     pub(crate) fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
+        let believed = self.believed().pacing;
+        self.host.on_ack(ack, believed);
         self.floor.wait(self.inner.is_testing(), ack.next);
         if let Some(tested) = self.inner.poll_tested() {
             self.floor.on_tested(ack.now, tested);
@@ -60,6 +64,16 @@ impl Controller {
         self.changing().on_ecn(now, sent);
     }
 
+    /// The peer's host kept a packet waiting; see [`HostLimit::on_delay`].
+    pub(crate) fn on_host_delay(&mut self, now: Time, left: Time, delay: Duration) {
+        self.host.on_delay(now, left, delay);
+    }
+
+    /// The peer's host dropped packets; see [`HostLimit::on_drops`].
+    pub(crate) fn on_host_drops(&mut self, now: Time, left: Time) {
+        self.host.on_drops(now, left);
+    }
+
     pub(crate) fn on_mtu_fell(&mut self) {
         self.changing().on_mtu_fell();
     }
@@ -68,10 +82,11 @@ impl Controller {
         self.changing().on_train(train);
     }
 
-    /// What the controller allows, with a pace that keeps the floor of sanity.
+    /// What the controller allows, with a pace that keeps the floor of sanity and that the peer's host takes.
     pub(crate) fn budget(&self) -> Budget {
         let budget = self.believed();
-        Budget { pacing: self.floor.pace().map_or(budget.pacing, |pace| budget.pacing.min(pace)), ..budget }
+        let limits = self.floor.pace().into_iter().chain(self.host.pace());
+        Budget { pacing: limits.fold(budget.pacing, u64::min), ..budget }
     }
 
     /// The trains of the controller. Under a limited pace they are slower by as much as the pace is, and a

@@ -16,6 +16,8 @@ pub(crate) enum Cause {
     Medium,
     /// The bottleneck dropped it, because the sender sent too fast.
     OwnRate,
+    /// The peer's host dropped it before the peer read it.
+    Host,
 }
 
 /// Losses of one path, described in the module documentation.
@@ -29,6 +31,34 @@ pub(crate) struct Losses {
     pub fates_from: u64,
     /// ECN counts of the peer's last report.
     pub reported_ecn: EcnTally,
+    /// Packets that the peer's host dropped, as the peer reported.
+    pub host: HostDrops,
+}
+
+/// Packets that the peer's host dropped; see [`Cause::Host`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostDrops {
+    /// All that were reported.
+    reported: u64,
+    /// How many of them are not found among the losses yet.
+    open: u64,
+}
+
+impl HostDrops {
+    /// Takes a report. Returns whether it has news.
+    pub(crate) fn on_report(&mut self, packets: u64) -> bool {
+        let new = packets.saturating_sub(self.reported);
+        self.reported += new;
+        self.open = self.open.saturating_add(new);
+        new > 0
+    }
+
+    /// Whether a lost packet is one of them; it then is no more.
+    pub(crate) fn take(&mut self) -> bool {
+        let is_one = self.open > 0;
+        self.open -= u64::from(is_one);
+        is_one
+    }
 }
 
 impl Losses {

@@ -13,6 +13,7 @@ mod ecn;
 mod estimate;
 mod flight;
 mod floor;
+mod host;
 mod ids;
 mod loss;
 mod losses;

@@ -86,6 +86,11 @@ impl ReceivedPackets {
         }
     }
 
+    /// How many numbers between the highest one and this one have not come.
+    pub(crate) fn missing_before(&self, number: u64) -> u64 {
+        self.ranges.first().map_or(0, |newest| number.saturating_sub(newest.end() + 1))
+    }
+
     /// Ranges, newest first.
     pub(crate) fn ranges(&self) -> &[RangeInclusive<u64>] {
         &self.ranges

@@ -12,9 +12,9 @@ use crate::Time;
 const INITIAL: Duration = Duration::from_millis(333);
 /// Lifetime of a minimum (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
 const MIN_WINDOW: Duration = Duration::from_secs(10);
-/// Largest delay of the peer that is subtracted from a sample: twice the delay that the peer may add on
-/// purpose.
-const MAX_PEER_DELAY: Duration = Duration::from_millis(50);
+/// Largest delay of the peer that is subtracted from a sample: what the peer may add on purpose. What its host
+/// adds beyond is part of every timeout (RFC 9002 section 5.3).
+const MAX_PEER_DELAY: Duration = super::MAX_FEEDBACK_DELAY;
 /// Timer granularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
@@ -158,9 +158,9 @@ mod tests {
         rtt.on_sample(Time::from_millis(70), ms(70), ms(10));
         assert_eq!((rtt.latest(), rtt.min()), (ms(60), ms(60)));
         rtt.on_sample(Time::from_millis(230), ms(160), ms(500));
-        assert_eq!((rtt.latest(), rtt.min()), (ms(110), ms(60)));
-        rtt.on_sample(Time::from_millis(260), ms(30), ms(40));
-        assert_eq!(rtt.latest(), ms(30));
+        assert_eq!((rtt.latest(), rtt.min()), (ms(135), ms(60)));
+        rtt.on_sample(Time::from_millis(260), ms(20), ms(40));
+        assert_eq!(rtt.latest(), ms(20));
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl<T: Copy> Path<T> {
         if newest < self.first || self.losses.detector.newest().is_some_and(|known| newest <= known) {
             return;
         }
+        self.rate.on_host_delay(now, sent.at, delay);
         self.rtt.on_sample(now, now.since(sent.at), delay);
         sample.rtt = Some(self.rtt.latest());
         (sample.newest_bytes, sample.app_limited) = (sent.bytes, sent.app_limited);
@@ -214,7 +215,9 @@ impl<T: Copy> Path<T> {
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
-                    if lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
+                    // What the peer's host drops says nothing about the path.
+                    let at_host = matches!(sent.fate, Fate::Lost { cause: Cause::Host, .. });
+                    if at_host || lost && self.mtu.was_too_long(sent.at, sent.payload_len()) {
                         self.losses.fates_from = n + 1;
                         continue;
                     }

@@ -44,6 +44,7 @@ mod kind {
     pub(super) const TRAIN: u8 = 0x0c;
     pub(super) const TRAIN_REPORT: u8 = 0x0d;
     pub(super) const RANKS: u8 = 0x0e;
+    pub(super) const HOST_DROPS: u8 = 0x0f;
     pub(super) const SOURCE: u8 = 0x10;
     pub(super) const SOURCE_AGAIN: u8 = 0x11;
     pub(super) const REPAIR: u8 = 0x12;
@@ -199,6 +200,8 @@ pub enum Frame<'a> {
     TrainReport(TrainReport),
     /// What arrived on the relayed lane.
     Ranks(Ranks<'a>),
+    /// Packets that reached the host of this end and were dropped before they were read, in all.
+    HostDrops(u64),
     /// A combination of symbols of the relayed lane.
     Recoded(Recoded<'a>),
     /// A source symbol, sent unmixed.
@@ -240,7 +243,7 @@ impl<'a> Frame<'a> {
     pub(crate) fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
-            Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) | Self::Ranks(_) => false,
+            Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) | Self::Ranks(_) | Self::HostDrops(_) => false,
             _ => true,
         }
     }
@@ -261,6 +264,7 @@ impl<'a> Frame<'a> {
             kind::TRAIN => Self::Train(train::parse_packets(r)?),
             kind::TRAIN_REPORT => Self::TrainReport(TrainReport::parse(r)?),
             kind::RANKS => Self::Ranks(Ranks::parse(r)?),
+            kind::HOST_DROPS => Self::HostDrops(r.varint()?),
             kind::RECODED => Self::Recoded(Recoded::parse(r)),
             _ => match kind & !kind::OF_GENERATIONS {
                 kind::SOURCE | kind::SOURCE_AGAIN => source(kind, r)?,
@@ -333,6 +337,10 @@ impl<'a> Frame<'a> {
             Self::TrainReport(report) => {
                 w.u8(kind::TRAIN_REPORT)?;
                 report.emit(w)
+            }
+            Self::HostDrops(packets) => {
+                w.u8(kind::HOST_DROPS)?;
+                w.varint(packets)
             }
             Self::Ranks(ranks) => w.u8(kind::RANKS).and_then(|()| ranks.emit(w)),
             Self::Recoded(recoded) => w.u8(kind::RECODED).and_then(|()| recoded.emit(w)),

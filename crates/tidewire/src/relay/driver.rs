@@ -59,9 +59,12 @@ impl Driver {
         let joined = &self.joined;
         let mut more = false;
         for (index, port) in self.ports.iter_mut().enumerate() {
-            more |= port.receive(cx, &joined.clock, |at, train| {
+            more |= port.receive(cx, &joined.clock, Time::ZERO, |at, train| {
                 let mut state = joined.lock();
                 let now = joined.clock.now();
+                if train.dropped > 0 {
+                    state.side(index).handle_host_drops(at, train.dropped.into());
+                }
                 for datagram in train.datagrams {
                     let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
                     state.side(index).handle_datagram(received);
@@ -90,6 +93,9 @@ impl Driver {
             let mut state = joined.lock();
             let now = joined.clock.now();
             if batch == 0 {
+                for (index, port) in self.ports.iter().enumerate() {
+                    state.side(index).handle_read(port.read());
+                }
                 state.near.handle_timeout(now);
                 state.far.handle_timeout(now);
             }

@@ -212,8 +212,11 @@ impl Driver {
     /// Receives what one system call returns. Returns whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let Self { hops, port, wake, .. } = self;
-        port.receive(cx, &hops.clock, |at, train| {
+        port.receive(cx, &hops.clock, Time::ZERO, |at, train| {
             let mut state = hops.lock();
+            if train.dropped > 0 {
+                state.hops.handle_host_drops(at, train.dropped.into());
+            }
             for datagram in train.datagrams {
                 let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
                 state.hops.handle_datagram(received);
@@ -233,6 +236,7 @@ impl Driver {
                 state.hops.handle_send_failure(now, transmit, *failure);
             }
             if batch == 0 {
+                state.hops.handle_read(self.port.read());
                 state.handle_timeouts(now);
             }
             let again = state.turn(&hops, &mut self.wake);

@@ -92,8 +92,12 @@ impl Socket for Kernel {
         self.udp.poll_send(cx, transmit, bytes)
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.udp.poll_receive(cx, &mut self.inbox)
+    fn poll_receive(&mut self, cx: &mut Context<'_>, asks: bool) -> Poll<io::Result<()>> {
+        self.udp.poll_receive(cx, &mut self.inbox, asks)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inbox.drained
     }
 
     fn take(&mut self, each: &mut dyn FnMut(Train<'_>)) {
@@ -154,6 +158,7 @@ impl Udp {
         let io = Registered::new(socket.into())?;
         let state = UdpSocketState::new(io.socket().into())?;
         system::ask_for_times(io.socket());
+        system::ask_for_drops(io.socket());
         let wildcard = address.ip().is_unspecified();
         Ok(Self {
             io,
@@ -205,14 +210,16 @@ impl Udp {
         })
     }
 
-    /// Fills the inbox.
-    pub fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
-        (inbox.filled, inbox.tell_address) = (0, self.wildcard);
+    /// Fills the inbox; see [`Socket::poll_receive`].
+    pub fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox, asks: bool) -> Poll<io::Result<()>> {
+        (inbox.filled, inbox.tell_address, inbox.drained) = (0, self.wildcard, false);
         loop {
+            let asks = asks && !inbox.drained;
             let Inbox { buffers, meta, receiver, filled, .. } = inbox;
             let receive = |socket: &_| receiver.receive(socket, &self.state, buffers, meta, filled);
-            match ready!(self.io.poll_receive(cx, receive)) {
+            match ready!(self.io.poll_receive(cx, asks, receive)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    inbox.drained = true;
                     if inbox.filled > 0 {
                         return Poll::Ready(Ok(()));
                     }
@@ -262,6 +269,8 @@ pub(crate) struct Inbox {
     meta: [Meta; BATCH_SIZE],
     receiver: system::Receiver,
     filled: usize,
+    /// Whether the last call found the socket empty.
+    drained: bool,
     /// Whether to report the address that a datagram was sent to.
     tell_address: bool,
 }
@@ -276,12 +285,14 @@ struct Meta {
     /// Length of each datagram but the last.
     stride: usize,
     stamp: Option<Duration>,
+    /// Datagrams that the full socket dropped before.
+    dropped: u32,
 }
 
 impl Default for Meta {
     fn default() -> Self {
         let from = (Ipv6Addr::UNSPECIFIED, 0).into();
-        Self { from, to: None, ecn: None, len: 0, stride: 0, stamp: None }
+        Self { from, to: None, ecn: None, len: 0, stride: 0, stamp: None, dropped: 0 }
     }
 }
 
@@ -292,6 +303,7 @@ impl Inbox {
             meta: [Meta::default(); BATCH_SIZE],
             receiver: system::Receiver::new(),
             filled: 0,
+            drained: false,
             tell_address: false,
         }
     }
@@ -304,6 +316,7 @@ impl Inbox {
             to: meta.to.filter(|_| tell_address),
             ecn: meta.ecn.map(mark),
             stamp: meta.stamp,
+            dropped: meta.dropped,
             datagrams: buffer[..meta.len].chunks_mut(meta.stride.max(1)),
         })
     }
@@ -323,7 +336,7 @@ mod tests {
         assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
         let (mut inbox, mut received) = (Inbox::new(), Vec::new());
         while total(&received) < bytes.len() {
-            poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
+            poll_fn(|cx| to.poll_receive(cx, &mut inbox, false)).await.expect("receives");
             for train in inbox.trains() {
                 received.extend(train.datagrams.map(|datagram| (train.ecn, train.stamp, datagram.to_vec())));
             }
@@ -341,7 +354,7 @@ mod tests {
         while total(&received) < bytes.len() {
             let Inbox { buffers, meta, filled, .. } = &mut inbox;
             let got = poll_fn(|cx| {
-                to.io.poll_receive(cx, |socket| receiver.receive(socket, &to.state, buffers, meta, filled))
+                to.io.poll_receive(cx, false, |socket| receiver.receive(socket, &to.state, buffers, meta, filled))
             });
             if got.await.is_ok() {
                 for train in inbox.trains() {
@@ -408,7 +421,7 @@ mod tests {
                 assert_eq!(poll_fn(|cx| from.poll_send(cx, &transmit, &[n as u8])).await, Ok(()));
             }
             let mut inbox = Inbox::new();
-            poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
+            poll_fn(|cx| to.poll_receive(cx, &mut inbox, false)).await.expect("receives");
             let sender = from.local_addr().expect("bound").port();
             let mut came = Vec::new();
             for train in inbox.trains() {
@@ -419,7 +432,7 @@ mod tests {
             let sent = marks.iter().enumerate().map(|(n, &ecn)| (ecn, vec![n as u8]));
             assert_eq!(came, sent.collect::<Vec<_>>(), "{destination}");
             // The call has found the socket empty and says so without another.
-            assert!(poll_fn(|cx| Poll::Ready(to.poll_receive(cx, &mut inbox).is_pending())).await);
+            assert!(poll_fn(|cx| Poll::Ready(to.poll_receive(cx, &mut inbox, false).is_pending())).await);
         }
     }
 

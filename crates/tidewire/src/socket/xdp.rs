@@ -71,6 +71,8 @@ pub(crate) struct Xdp {
     local: SocketAddr,
     /// Whether the kernel's socket received at the last call.
     is_from_kernel: bool,
+    /// Whether the last call left nothing in the kernel's socket and the rings.
+    is_drained: bool,
 }
 
 /// What the sockets of an interface share.
@@ -115,7 +117,14 @@ pub(crate) fn bind(address: SocketAddr, shards: usize, config: &XdpConfig) -> io
     }
     let ways = Ways::over(interface.index, interface.mtu)?;
     let shared = Arc::new(OfInterface { interface, ways, _program: program });
-    let socket = |(kernel, queues)| Xdp { kernel, queues, shared: Arc::clone(&shared), local, is_from_kernel: false };
+    let socket = |(kernel, queues)| Xdp {
+        kernel,
+        queues,
+        shared: Arc::clone(&shared),
+        local,
+        is_from_kernel: false,
+        is_drained: false,
+    };
     Ok(sockets.into_iter().zip(queues).map(socket).collect())
 }
 
@@ -183,18 +192,24 @@ impl Socket for Xdp {
         Poll::Ready(if unfit == 0 { Ok(()) } else { Err(SendFailure::Other) })
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let from_kernel = self.kernel.poll_receive(cx);
+    fn poll_receive(&mut self, cx: &mut Context<'_>, asks: bool) -> Poll<io::Result<()>> {
+        let from_kernel = self.kernel.poll_receive(cx, asks);
         self.is_from_kernel = matches!(from_kernel, Poll::Ready(Ok(())));
         let mut ready = from_kernel;
+        self.is_drained = self.kernel.is_drained();
         for queue in &mut self.queues {
             match queue.poll_receive(cx) {
-                Poll::Ready(Ok(())) => ready = Poll::Ready(Ok(())),
+                Poll::Ready(Ok(())) => (ready, self.is_drained) = (Poll::Ready(Ok(())), false),
                 Poll::Ready(Err(error)) if !matches!(ready, Poll::Ready(Ok(()))) => ready = Poll::Ready(Err(error)),
+                // Its ring is empty.
                 _ => {}
             }
         }
         ready
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained
     }
 
     fn take(&mut self, each: &mut dyn FnMut(Train<'_>)) {
@@ -211,6 +226,7 @@ impl Socket for Xdp {
                     to: Some(self.as_shown(envelope.to.ip())).filter(|_| tell_address),
                     ecn: envelope.ecn,
                     stamp: None,
+                    dropped: 0,
                     datagrams: datagram.chunks_mut(length),
                 });
             });

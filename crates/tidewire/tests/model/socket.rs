@@ -82,7 +82,8 @@ impl Network {
 pub(crate) trait Socket: Send {
     fn max_segments(&self, largest: usize) -> usize;
     fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>>;
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_receive(&mut self, cx: &mut Context<'_>, asks: bool) -> Poll<io::Result<()>>;
+    fn is_drained(&self) -> bool;
     fn take(&mut self, each: &mut dyn FnMut(Train<'_>));
 }
 
@@ -103,7 +104,7 @@ impl Socket for Simulated {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, _: bool) -> Poll<io::Result<()>> {
         let mut queue = self.queue.0.lock().unwrap();
         self.came = queue.datagrams.pop_front();
         if self.came.is_some() {
@@ -113,10 +114,14 @@ impl Socket for Simulated {
         Poll::Pending
     }
 
+    fn is_drained(&self) -> bool {
+        self.came.is_none()
+    }
+
     fn take(&mut self, each: &mut dyn FnMut(Train<'_>)) {
         if let Some((from, mut datagram)) = self.came.take() {
             let whole = datagram.len().max(1);
-            each(Train { from, to: None, ecn: None, stamp: None, datagrams: datagram.chunks_mut(whole) });
+            each(Train { from, to: None, ecn: None, stamp: None, dropped: 0, datagrams: datagram.chunks_mut(whole) });
         }
     }
 }
@@ -126,5 +131,6 @@ pub(crate) struct Train<'a> {
     pub to: Option<IpAddr>,
     pub ecn: Option<Ecn>,
     pub stamp: Option<Duration>,
+    pub dropped: u32,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
 }

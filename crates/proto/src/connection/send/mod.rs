@@ -90,7 +90,9 @@ impl Connection {
         self.path.skip_number(now);
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
-        let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
+        // It may wait for what is already in the socket, and then reports that too.
+        let heard = now.min(self.contact.read);
+        let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= heard);
         let train = self.next_train(now);
         let control = feedback || train.is_some() || self.owes_control();
         // Data fills the whole packet, so FEEDBACK does not fit beside it and gets its own packet.
@@ -111,6 +113,10 @@ impl Connection {
             if let Some(report) = self.path.received.train.take() {
                 // A report that does not fit is left out: the next train makes another.
                 let _ = Frame::TrainReport(report).emit(&mut w);
+            }
+            if self.receiving.host_drops > 0 {
+                // A count that does not fit comes with the next FEEDBACK.
+                let _ = Frame::HostDrops(self.receiving.host_drops).emit(&mut w);
             }
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
             self.write_ranks(&mut w);

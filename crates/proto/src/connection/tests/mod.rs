@@ -1,6 +1,7 @@
 //! A connection against a peer that has the right keys and sends whatever a test wants: frames that no honest
 //! peer sends, in orders that no link produces.
 
+mod host;
 mod messages;
 mod migration;
 mod policy;

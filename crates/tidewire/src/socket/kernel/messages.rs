@@ -25,6 +25,12 @@ pub(super) fn ask_for_times(io: &Socket) {
     let _ = setsockopt(io, sockopt::ReceiveTimestampns, &true);
 }
 
+/// Asks the kernel to count the datagrams that it drops because the socket is full. A kernel that refuses gives
+/// messages without counts.
+pub(super) fn ask_for_drops(io: &Socket) {
+    let _ = setsockopt(io, sockopt::RxqOvfl, &1);
+}
+
 /// Makes the socket like one whose kernel refuses times.
 #[cfg(test)]
 pub(super) fn refuse_times(io: &Socket) {
@@ -34,14 +40,17 @@ pub(super) fn refuse_times(io: &Socket) {
 /// Receives messages; see the module.
 pub(super) struct Receiver {
     control: Vec<u8>,
+    /// The count of dropped datagrams in the last message that had one. The kernel leaves out a count of 0.
+    drops: u32,
 }
 
 impl Receiver {
     pub fn new() -> Self {
         // All that one message may carry: the time (twice on 32-bit processors, in the old and in the new
-        // form), the size of joined datagrams, the address and the mark of either version of IP.
-        let control = cmsg_space!(TimeSpec, TimeSpec, i32, in_pktinfo, in6_pktinfo, i32, i32);
-        Self { control }
+        // form), the size of joined datagrams, the count of dropped ones, the address and the mark of either
+        // version of IP.
+        let control = cmsg_space!(TimeSpec, TimeSpec, i32, u32, in_pktinfo, in6_pktinfo, i32, i32);
+        Self { control, drops: 0 }
     }
 
     /// Fills buffers until all are full or nothing is left in the socket, and counts them in `filled`.
@@ -62,7 +71,7 @@ impl Receiver {
                 let mut slices = [IoSliceMut::new(buffer)];
                 let control = Some(&mut self.control[..]);
                 match recvmsg::<SockaddrStorage>(io.as_raw_fd(), &mut slices, control, MsgFlags::empty()) {
-                    Ok(message) => break read(&message),
+                    Ok(message) => break read(&message, &mut self.drops),
                     Err(Errno::EINTR) => {}
                     // The messages before it count.
                     Err(errno) if errno != Errno::EAGAIN && *filled > 0 => return Ok(()),
@@ -75,8 +84,9 @@ impl Receiver {
     }
 }
 
-/// Reads addresses, mark, border and time of a message.
-fn read(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Meta {
+/// Reads addresses, mark, border and time of a message. `drops` is the count of dropped datagrams before it, and
+/// then of now.
+fn read(message: &RecvMsg<'_, '_, SockaddrStorage>, drops: &mut u32) -> Meta {
     let mut meta = Meta { len: message.bytes, stride: message.bytes, ..Meta::default() };
     if let Some(from) = &message.address {
         let v4 = from.as_sockaddr_in().map(|&from| SocketAddr::V4(from.into()));
@@ -88,6 +98,7 @@ fn read(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Meta {
     for control in controls {
         match control {
             ControlMessageOwned::ScmTimestampns(time) => meta.stamp = Some(Duration::from(time)),
+            ControlMessageOwned::RxqOvfl(count) => meta.dropped = count.wrapping_sub(std::mem::replace(drops, count)),
             ControlMessageOwned::UdpGroSegments(bytes) => meta.stride = usize::try_from(bytes).unwrap_or(meta.len),
             ControlMessageOwned::Ipv4PacketInfo(info) => {
                 meta.to = Some(IpAddr::V4(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes())));

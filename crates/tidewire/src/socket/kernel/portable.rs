@@ -11,6 +11,10 @@ use super::readiness::Socket;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn ask_for_times(_io: &Socket) {}
 
+/// There is nothing to ask for.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn ask_for_drops(_io: &Socket) {}
+
 /// Receives messages; see the module.
 pub(super) struct Receiver {
     meta: [RecvMeta; BATCH_SIZE],
@@ -37,7 +41,7 @@ impl Receiver {
         *filled = state.recv(io.into(), &mut slices, &mut self.meta)?;
         for (meta, got) in meta.iter_mut().zip(&self.meta).take(*filled) {
             let RecvMeta { addr: from, len, stride, ecn, dst_ip: to, .. } = *got;
-            *meta = Meta { from, to, ecn, len, stride, stamp: None };
+            *meta = Meta { from, to, ecn, len, stride, stamp: None, dropped: 0 };
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! [`Udp`](super::Udp) makes its system calls through it. On Linux the socket is registered for
 //! datagrams alone, and for room only while the socket has none. Linux reports room whenever a datagram has
 //! left, so a thread that waits for both is woken once more by each datagram that it sends. Invariant:
-//! after a call that found the socket empty or full, none is made before such a notice.
+//! after a call that found the socket empty or full, none is made before such a notice, unless the caller asks.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -47,14 +47,18 @@ mod lazy {
             self.io.get_ref()
         }
 
-        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock`
-        /// means that it found the socket empty.
+        /// Makes a system call that receives, as soon as there may be something to receive, or at once if it
+        /// `asks`. `WouldBlock` means that it found the socket empty.
         pub fn poll_receive(
             &self,
             cx: &mut Context<'_>,
+            asks: bool,
             receive: impl FnOnce(&Socket) -> io::Result<()>,
         ) -> Poll<io::Result<()>> {
-            let mut readable = ready!(self.io.poll_read_ready(cx))?;
+            let mut readable = match self.io.poll_read_ready(cx) {
+                Poll::Pending if asks => return Poll::Ready(receive(self.socket())),
+                readable => ready!(readable)?,
+            };
             let received = readable.try_io(|io| receive(io.get_ref()));
             Poll::Ready(received.unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into())))
         }
@@ -106,14 +110,18 @@ mod plain {
             &self.0
         }
 
-        /// Makes a system call that receives, as soon as there may be something to receive. `WouldBlock`
-        /// means that it found the socket empty.
+        /// Makes a system call that receives, as soon as there may be something to receive, or at once if it
+        /// `asks`. `WouldBlock` means that it found the socket empty.
         pub fn poll_receive(
             &self,
             cx: &mut Context<'_>,
+            asks: bool,
             receive: impl FnOnce(&Socket) -> io::Result<()>,
         ) -> Poll<io::Result<()>> {
-            ready!(self.0.poll_recv_ready(cx))?;
+            match self.0.poll_recv_ready(cx) {
+                Poll::Pending if asks => return Poll::Ready(receive(&self.0)),
+                readable => ready!(readable)?,
+            }
             Poll::Ready(self.0.try_io(Interest::READABLE, || receive(&self.0)))
         }
 

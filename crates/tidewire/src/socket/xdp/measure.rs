@@ -132,7 +132,7 @@ fn receive(kind: Kind, stop: &AtomicBool) -> u64 {
     runtime().block_on(async {
         let mut socket = open(kind, ENDS[1]);
         while !stop.load(Ordering::Relaxed) {
-            let came = tokio::time::timeout(PATIENCE, poll_fn(|cx| socket.poll_receive(cx))).await;
+            let came = tokio::time::timeout(PATIENCE, poll_fn(|cx| socket.poll_receive(cx, false))).await;
             if matches!(came, Ok(Ok(()))) {
                 socket.take(&mut |train| received += train.datagrams.len() as u64);
             }

@@ -59,7 +59,7 @@ fn ip(arguments: &str) {
 /// Sends one datagram and receives it. Returns its mark, and whether it came through the kernel.
 async fn pass(from: &mut Xdp, to: &mut Xdp, transmit: &Transmit, datagram: &[u8]) -> (Option<Ecn>, bool) {
     poll_fn(|cx| from.poll_send(cx, transmit, datagram)).await.expect("sent");
-    poll_fn(|cx| to.poll_receive(cx)).await.expect("received");
+    poll_fn(|cx| to.poll_receive(cx, false)).await.expect("received");
     let (mut mark, is_from_kernel) = (None, to.is_from_kernel);
     to.take(&mut |mut train| {
         assert_eq!(train.datagrams.next().as_deref(), Some(datagram));
