@@ -1,8 +1,8 @@
 //! A client of a crowd: its load with the byte oracle, and what was counted for it.
 //!
 //! [`super::Crowd`] lets the tasks of both processes run through [`Near`] and [`Far`]. The end that reads the
-//! client's stream closes the connection when it has all of it, and the client has ended when the other end
-//! knows. Invariant: a connection of the server belongs to the client with its address.
+//! client's stream closes the connection when it has all of it. Invariant: a connection of the server belongs
+//! to the client with its address.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -31,9 +31,8 @@ pub(super) struct Client {
     /// When bytes were read last, and the longest time between two such times.
     progressed: Time,
     longest: Duration,
-    /// When the last byte was read, and when both ends knew it.
+    /// When the last byte was read.
     pub done: Option<Time>,
-    pub ended: Option<Time>,
     /// Statistics of the end that closed, from before that.
     closing: Option<Stats>,
 }
@@ -59,14 +58,13 @@ impl Client {
             progressed: start,
             longest: Duration::ZERO,
             done: None,
-            ended: None,
             closing: None,
         }
     }
 
     /// Whether nothing more will happen that is worth waiting for.
     pub fn is_over(&self) -> bool {
-        self.ended.is_some() || !self.load.errors.is_empty() || self.load.closed.iter().all(Option::is_some)
+        self.done.is_some() || !self.load.errors.is_empty() || self.load.closed.iter().all(Option::is_some)
     }
 
     /// The longest time up to `now` without a byte for the reader, from the start to the last byte.
@@ -94,9 +92,6 @@ impl Client {
             self.closing = Some(self.stats(end, endpoint));
             let connection = self.load.handle(end).and_then(|handle| endpoint.connection_mut(handle));
             connection.into_iter().for_each(|connection| connection.close(now, CloseCode::Done, ""));
-        }
-        if self.done.is_some() && self.load.closed[self.reader.other() as usize].is_some() {
-            self.ended.get_or_insert(now);
         }
     }
 }

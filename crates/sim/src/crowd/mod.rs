@@ -66,7 +66,7 @@ pub enum Place {
 
 /// Maximum number of steps at one time. More mean an endless loop.
 const MOST_STEPS: u32 = 1_000_000;
-/// How often a run asks whether all clients have ended: more often costs time, and no result depends on it.
+/// How often a run asks whether all clients are done: more often costs time, and no result depends on it.
 const LOOK: Duration = Duration::from_millis(1);
 /// The process of the server. Client `n` is process `n` + 1.
 const SERVER: usize = 0;
@@ -187,13 +187,13 @@ impl Crowd {
         self.now
     }
 
-    /// Runs until all clients have ended, or the plan's time is over. Returns what came out.
+    /// Runs until all clients are done, or the plan's time is over. Returns what came out.
     pub fn run(mut self) -> Report {
         self.until(self.limit);
         self.report()
     }
 
-    /// Advances to `until`, but not beyond the limit of the plan. Returns whether all clients have ended.
+    /// Advances to `until`, but not beyond the limit of the plan. Returns whether all clients are done.
     pub fn until(&mut self, until: Time) -> bool {
         let until = until.min(self.limit);
         while let Some((at, number)) = self.agenda.next().filter(|&(at, _)| at <= until) {
@@ -209,7 +209,10 @@ impl Crowd {
             match number.checked_sub(self.links.len()) {
                 None => self.deliver(number),
                 Some(process) if self.seats[process].state == State::Asleep => self.awake(process),
-                Some(process) => self.step(process),
+                Some(process) => {
+                    self.step(process);
+                    self.dispatch(self.seats[process].machine);
+                }
             }
         }
         self.now = self.now.max(until);
@@ -276,7 +279,7 @@ impl Crowd {
         self.machines[machine].release();
     }
 
-    /// Lets a process run until processor time has to pass.
+    /// Lets a process run until processor time has to pass, or it leaves its processor.
     fn step(&mut self, process: usize) {
         let now = self.now;
         let machine = self.seats[process].machine;
@@ -296,20 +299,13 @@ impl Crowd {
                     self.seats[process].state = State::Runs(ran + time);
                     return self.set(process, Some(now + time));
                 }
-                Outcome::Again if pause.is_some() => {
-                    self.release(process, State::Asleep, pause);
-                    return self.dispatch(machine);
-                }
+                Outcome::Again if pause.is_some() => return self.release(process, State::Asleep, pause),
                 Outcome::Again if self.machines[machine].is_over(ran) => {
                     self.release(process, State::Ready, None);
-                    self.machines[machine].enqueue(process);
-                    return self.dispatch(machine);
+                    return self.machines[machine].enqueue(process);
                 }
                 Outcome::Again => {}
-                Outcome::Sleeps(until) => {
-                    self.release(process, State::Asleep, until.max(pause));
-                    return self.dispatch(machine);
-                }
+                Outcome::Sleeps(until) => return self.release(process, State::Asleep, until.max(pause)),
             }
         }
     }

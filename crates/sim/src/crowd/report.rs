@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use tidewire_proto::Time;
 use tidewire_proto::connection::CloseReason;
+use tidewire_proto::endpoint::EndpointStats;
 use tidewire_proto::stats::Stats;
 
 use super::{Crowd, SERVER, Sent};
@@ -17,6 +18,8 @@ pub struct Report {
     pub clients: Vec<ClientReport>,
     /// The server's process.
     pub server: ProcessStats,
+    /// Datagrams of the server that reached no connection.
+    pub strangers: EndpointStats,
     /// Virtual time of the whole run.
     pub elapsed: Duration,
     /// Hash of every datagram sent: time, sender, length and tag. Equal runs have equal hashes.
@@ -30,8 +33,6 @@ pub struct ClientReport {
     pub bytes: u64,
     /// When its last byte was read, if all of them were.
     pub done: Option<Duration>,
-    /// When the end that did not read knew it too.
-    pub ended: Option<Duration>,
     /// Longest time without a byte for the reader, from the start of the client to its last byte.
     pub longest_stall: Duration,
     /// What the client sent, and what the server sent to it.
@@ -58,9 +59,9 @@ impl Report {
         self.clients.iter().map(|client| client.bytes).sum()
     }
 
-    /// When the last client ended; `None` if one did not.
-    pub fn ended(&self) -> Option<Duration> {
-        self.clients.iter().map(|client| client.ended).try_fold(Duration::ZERO, |last, ended| Some(last.max(ended?)))
+    /// When the last byte of all clients was read; `None` if one is missing.
+    pub fn done(&self) -> Option<Duration> {
+        self.clients.iter().map(|client| client.done).try_fold(Duration::ZERO, |last, done| Some(last.max(done?)))
     }
 
     /// Longest time in which a client made no progress.
@@ -88,7 +89,6 @@ impl Crowd {
         let clients = self.clients.iter().zip(&self.seats[SERVER + 1..]).map(|(client, seat)| ClientReport {
             bytes: client.load.read(),
             done: client.done.map(since),
-            ended: client.ended.map(since),
             longest_stall: client.longest_stall(self.now),
             sent: client.sent,
             ends: [client.stats(End::Near, &seat.process.endpoint), client.stats(End::Far, &server.endpoint)],
@@ -99,6 +99,7 @@ impl Crowd {
         Report {
             clients: clients.collect(),
             server: server.stats(),
+            strangers: server.endpoint.stats(),
             elapsed: self.now.since(BEGINNING),
             fingerprint: self.fingerprint,
         }

@@ -4,10 +4,11 @@
 //! Each client sends a record of 1,200 bytes every 9.6 ms (1 Mbit/s) over a round trip of 0.1 ms, as
 //! `tidewire bench` does. Each test prints what came out.
 //!
-//! - `HOSTS=CLIENTS,SECONDS,READ,SEND,SEED` runs one case: clients, seconds of records, microseconds to read and to
-//!   send a datagram, seed. The command is `HOSTS=150,3,45,45,1 cargo test -p tidewire-sim --test hosts --
-//!   --nocapture case`.
+//! `HOSTS=CLIENTS,SECONDS,READ,SEND,SEED` runs one case: clients, seconds of records, microseconds to read
+//! and to send a datagram, seed. The command is `HOSTS=150,3,45,45,1 cargo test -p tidewire-sim --test hosts
+//! -- --nocapture case`.
 
+mod rules;
 mod storm;
 
 use core::time::Duration;
@@ -39,8 +40,8 @@ struct Case {
 }
 
 impl Case {
-    /// Two processors that read or send a datagram in 45 us: about 110 clients keep them busy. The buffer is that of
-    /// Linux where `net.core.rmem_max` allows the 4 MiB that the socket asks for.
+    /// Two processors that read or send a datagram in 45 us: about 100 clients keep them busy. The buffer is
+    /// that of Linux where `net.core.rmem_max` allows the 4 MiB that the socket asks for.
     fn new(clients: usize, seed: u64) -> Self {
         let cost = [Duration::from_micros(45); 2];
         Self { clients, seconds: 3, cost, processors: 2, buffer: 8 << 20, seed }
@@ -66,9 +67,9 @@ impl Case {
         }
     }
 
-    /// How long the bytes take on this host at least: the time in which the applications make them, and the processor
-    /// time that one client alone needs for each of its bytes, for all clients together and for the server, which is
-    /// one process.
+    /// How long the bytes take on this host at least: the time in which the applications make them, and the
+    /// processor time that one client alone needs for its bytes, for all clients together and for the server,
+    /// which is one process.
     fn needs(&self) -> Duration {
         let alone = Crowd::new(&Self { clients: 1, ..*self }.plan()).run();
         let clients = self.clients as u32;
@@ -90,9 +91,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The time until all clients have ended, in parts of the least time.
+    /// The time until all clients are done, in parts of the least time.
     fn times_needed(&self) -> f64 {
-        self.report.ended().map_or(f64::INFINITY, |ended| ended.as_secs_f64() / self.needs.as_secs_f64())
+        self.report.done().map_or(f64::INFINITY, |done| done.as_secs_f64() / self.needs.as_secs_f64())
     }
 
     fn sum(&self, of: impl Fn(&ClientReport) -> u64) -> u64 {
@@ -101,16 +102,16 @@ impl Outcome {
 
     /// Whether all bytes arrived, and both ends of each connection knew it.
     fn is_whole(&self) -> bool {
-        self.report.clients.iter().all(|client| client.errors.is_empty() && client.ended.is_some())
+        self.report.clients.iter().all(|client| client.errors.is_empty() && client.done.is_some())
     }
 
     fn tell(&self, case: &Case) {
         let report = &self.report;
         let bytes = report.bytes() as f64;
         let [up, back] = [0, 1].map(|end| self.sum(|client| client.sent[end].bytes) as f64 / bytes);
-        let ended = report.clients.iter().filter(|client| client.ended.is_some()).count();
+        let done = report.clients.iter().filter(|client| client.done.is_some()).count();
         println!(
-            "{case:?}: wire/app {:.3} ({up:.3} of clients, {back:.3} of the server); {ended} of {} ended, after {:.2?}; \
+            "{case:?}: wire/app {:.3} ({up:.3} of clients, {back:.3} of the server); {done} of {} done, after {:.2?}; \
              least time {:.2?}, ratio {:.2}; {:.1} Mbit/s; longest stall {:.2?}",
             report.sent_per_byte(),
             case.clients,
@@ -141,8 +142,8 @@ impl Outcome {
             report.busy(),
             report.server.busy
         );
-        let closed = report.clients.iter().filter(|client| client.ended.is_none()).map(|client| &client.closed);
-        closed.take(3).for_each(|closed| println!("  not ended: {closed:?}"));
+        let closed = report.clients.iter().filter(|client| client.done.is_none()).map(|client| &client.closed);
+        closed.take(3).for_each(|closed| println!("  not done: {closed:?}"));
         report.clients.iter().flat_map(|client| &client.errors).take(3).for_each(|error| println!("  {error}"));
     }
 }

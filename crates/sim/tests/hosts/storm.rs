@@ -10,7 +10,7 @@ use super::*;
 const CALM: f64 = 1.2;
 /// The same of a host that cannot keep up.
 const OVERLOADED: f64 = 1.3;
-/// Time until all have ended, in parts of the least time that the bytes take on the host.
+/// Time until all are done, in parts of the least time that the bytes take on the host.
 const LONGEST: f64 = 1.5;
 /// Longest time without progress of any client.
 const STALL: Duration = Duration::from_secs(2);

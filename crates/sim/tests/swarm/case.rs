@@ -53,6 +53,8 @@ pub enum Generator {
     Seventh,
     /// The path of bulk data at a high rate and a long round trip changes (`goodput.rs`).
     Eighth,
+    /// Many clients of one server, on hosts that are slow (`hosts.rs`).
+    Ninth,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -72,6 +74,7 @@ impl Seed {
             Generator::Sixth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0006_0000_0000_0000,
             Generator::Seventh => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0007_0000_0000_0000,
             Generator::Eighth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0008_0000_0000_0000,
+            Generator::Ninth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0009_0000_0000_0000,
         }
     }
 }
@@ -93,6 +96,7 @@ impl FromStr for Seed {
             Some(("6", number)) => Ok(Self(Generator::Sixth, number.parse()?)),
             Some(("7", number)) => Ok(Self(Generator::Seventh, number.parse()?)),
             Some(("8", number)) => Ok(Self(Generator::Eighth, number.parse()?)),
+            Some(("9", number)) => Ok(Self(Generator::Ninth, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
