@@ -35,8 +35,8 @@ for device in null zero full random urandom tty; do
 done
 if [ -c /dev/net/tun ]; then
     mkdir dev/net
-    touch dev/net/tun
-    mount --bind /dev/net/tun dev/net/tun
+    # For every user, as udev makes it.
+    mknod --mode=666 dev/net/tun c 10 200
 fi
 mkdir dev/pts dev/shm
 ln -s /proc/self/fd dev/fd

@@ -2,7 +2,7 @@
 # Runs both ends of a tunnel as services, on one machine: tw0 listens, tw1 connects. services.sh starts this
 # script under a running systemd, after the package was installed. It needs /dev/net/tun.
 set -euo pipefail
-trap 'echo "FAILED in tunnel.sh, line $LINENO: $BASH_COMMAND"; journalctl --unit "tidewire-tunnel@*" --output cat | tail -n 20' ERR
+trap 'echo "FAILED in tunnel.sh, line $LINENO: $BASH_COMMAND"; journalctl --unit "tidewire-tunnel@*" --output cat | grep --invert-match systemd | tail -n 60' ERR
 
 # Waits until a condition holds, at most 10 s.
 until_true() {
@@ -22,7 +22,7 @@ rules() { if command -v ip >/dev/null; then ip rule | grep --count '^770[0-4]:' 
 
 # Wrong options: an error, and no further start.
 install -m 600 /dev/null /etc/tidewire/tunnel-tw0.env
-echo 'OPTIONS=--listen 127.0.0.1:7700 --address 10.77.0.0/24' >/etc/tidewire/tunnel-tw0.env
+echo 'OPTIONS=--listen 127.0.0.1:7702 --address 10.77.0.0/24' >/etc/tidewire/tunnel-tw0.env
 systemctl start tidewire-tunnel@tw0.service || true
 until_true says tw0 '10.77.0.0 is no address of a host'
 ended_with() { [ "$(of "$1" ExecMainStatus)" = "$2" ]; }
@@ -32,9 +32,9 @@ until_true ended_with tw0 2
 # With a key by systemd's credentials, so that the link stays the same.
 key=/run/credentials/tidewire-tunnel@tw0.service/key
 (umask 077 && tidewire keygen | head -n 1 >/etc/tidewire/tunnel-tw0.key)
-echo "OPTIONS=--listen 127.0.0.1:7700 --address 10.77.0.1/24 --key $key" >/etc/tidewire/tunnel-tw0.env
+echo "OPTIONS=--listen 127.0.0.1:7702 --address 10.77.0.1/24 --key $key" >/etc/tidewire/tunnel-tw0.env
 systemctl start tidewire-tunnel@tw0.service
-until_true says tw0 '^tidewire://127.0.0.1:7700/#'
+until_true says tw0 '^tidewire://127.0.0.1:7702/#'
 is_up tw0
 [ "$(stat --format %u "/proc/$(of tw0 MainPID)")" != 0 ]
 
@@ -44,7 +44,7 @@ install -m 600 /dev/null /etc/tidewire/tunnel-tw1.env
     echo "TIDEWIRE_LINK=$(journalctl --unit tidewire-tunnel@tw0.service --output cat | grep '^tidewire://' | tail -n 1)"
 } >/etc/tidewire/tunnel-tw1.env
 systemctl start tidewire-tunnel@tw1.service
-until_true says tw1 'connected to 127.0.0.1:7700'
+until_true says tw1 'connected to 127.0.0.1:7702'
 is_up tw1
 [ "$(rules 5)" = 5 ]
 
