@@ -282,7 +282,7 @@ fn truncated_frames_are_errors() {
 #[test]
 fn malformed_frames_are_named() {
     let cases: [(&[u8], usize, Malformed); 28] = [
-        (&[0x0f], 0, Malformed::UnknownType),
+        (&[0x19], 0, Malformed::UnknownType),
         (&[0x0e, 0, 0, 0x40, 0x81], 0, Malformed::Field("ranks")),
         (&[0x0c, 1], 0, Malformed::Field("packets")),
         (&[0x0c, 0x44, 1], 0, Malformed::Field("packets")),

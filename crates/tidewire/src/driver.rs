@@ -144,6 +144,8 @@ impl Driver {
                 return self.settle(&mut state, now, cx);
             }
         }
+        // A host that always has something to send still tells the applications what came.
+        self.shared.lock().hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         Round::More
     }
 

@@ -22,13 +22,14 @@ pub(crate) struct Controller {
     /// State that [`Self::new_state`] returned last.
     told: &'static str,
     floor: Floor,
-    host: HostLimit,
+    /// `None` for `fixed`, which nothing limits.
+    host: Option<HostLimit>,
 }
 
 impl Controller {
-    /// A controller whose pace the floor of sanity limits, or only watches.
+    /// A controller whose pace the floor of sanity and the peer's host limit, or the floor only watches.
     pub(crate) fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
-        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits), host: HostLimit::default() }
+        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits), host: limits.then(HostLimit::default) }
     }
 
     pub(crate) fn on_handshake(&mut self, rtt: Duration) {
@@ -44,7 +45,9 @@ impl Controller {
     pub(crate) fn on_ack(&mut self, ack: &AckSample) {
         self.changing().on_ack(ack);
         let believed = self.believed().pacing;
-        self.host.on_ack(ack, believed);
+        if let Some(host) = &mut self.host {
+            host.on_ack(ack, believed);
+        }
         self.floor.wait(self.inner.is_testing(), ack.next);
         if let Some(tested) = self.inner.poll_tested() {
             self.floor.on_tested(ack.now, tested);
@@ -66,12 +69,12 @@ impl Controller {
 
     /// The peer's host kept a packet waiting; see [`HostLimit::on_delay`].
     pub(crate) fn on_host_delay(&mut self, now: Time, left: Time, delay: Duration) {
-        self.host.on_delay(now, left, delay);
+        self.host.iter_mut().for_each(|host| host.on_delay(now, left, delay));
     }
 
     /// The peer's host dropped packets; see [`HostLimit::on_drops`].
     pub(crate) fn on_host_drops(&mut self, now: Time, left: Time) {
-        self.host.on_drops(now, left);
+        self.host.iter_mut().for_each(|host| host.on_drops(now, left));
     }
 
     pub(crate) fn on_mtu_fell(&mut self) {
@@ -85,7 +88,7 @@ impl Controller {
     /// What the controller allows, with a pace that keeps the floor of sanity and that the peer's host takes.
     pub(crate) fn budget(&self) -> Budget {
         let budget = self.believed();
-        let limits = self.floor.pace().into_iter().chain(self.host.pace());
+        let limits = self.floor.pace().into_iter().chain(self.host.as_ref().and_then(HostLimit::pace));
         Budget { pacing: limits.fold(budget.pacing, u64::min), ..budget }
     }
 

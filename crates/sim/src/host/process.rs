@@ -128,6 +128,7 @@ impl Process {
                     self.part = Part::Fill(0);
                 }
                 Part::Fill(BATCHES) => {
+                    self.hand_out(now, tasks);
                     self.part = Part::Read;
                     return Outcome::Again;
                 }
@@ -220,11 +221,7 @@ impl Process {
 
     /// Hands out events and finds out when to look again, as `Driver::settle`.
     fn settle(&mut self, now: Time, tasks: &mut dyn Tasks) -> Outcome {
-        let mut is_called = false;
-        while let Some(event) = self.endpoint.poll_event() {
-            tasks.run(now, &mut self.endpoint, Some(event));
-            is_called = true;
-        }
+        let is_called = self.hand_out(now, tasks);
         let own = self.endpoint.poll_timeout();
         self.due = own.map_or(Time::NEVER, |(at, _)| at);
         // What tasks wrote may leave, and more may have arrived.
@@ -235,6 +232,16 @@ impl Process {
         let endpoint = own.map(|(at, _)| if is_exact { at } else { self.tick(at) });
         let next = endpoint.into_iter().chain(tasks.poll_timeout().map(|at| self.tick(at))).min();
         Outcome::Sleeps(next.map(|at| at.max(now + LEAST_SLEEP)))
+    }
+
+    /// Hands out events. Returns whether there were any.
+    fn hand_out(&mut self, now: Time, tasks: &mut dyn Tasks) -> bool {
+        let mut is_called = false;
+        while let Some(event) = self.endpoint.poll_event() {
+            tasks.run(now, &mut self.endpoint, Some(event));
+            is_called = true;
+        }
+        is_called
     }
 
     /// When a timer for `at` fires.
