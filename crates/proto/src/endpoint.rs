@@ -6,13 +6,13 @@
 //! lacks the right MAC, is counted by reason and dropped.
 
 mod connections;
+mod dropped;
 mod half_open;
 mod inquiry;
 mod shard;
 
 use core::fmt;
 use core::net::SocketAddr;
-use core::time::Duration;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ pub use crate::ids::ConnectionHandle;
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use connections::Connections;
+use dropped::Dropped;
 use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
 pub use shard::Shard;
@@ -131,17 +132,6 @@ pub struct Endpoint {
     read: Time,
     dropped: Dropped,
 }
-
-/// Datagrams that this host has dropped before the driver read them, and that no connection misses yet.
-#[derive(Clone, Copy, Default)]
-struct Dropped {
-    count: u64,
-    /// When the last of them were reported.
-    at: Time,
-}
-
-/// A connection that sends less often than this has hardly a part in what a full socket drops. Chosen.
-const DROPPED_LIFE: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,18 +270,11 @@ impl Endpoint {
         Ok(self.insert(connection))
     }
 
-    /// Tells that this host dropped `count` datagrams before it passed in the next one, which arrived at `at`:
-    /// its socket was full. Connections that miss packets then report them to their peers as congestion
-    /// (docs/wire.md section 5, HOST_DROPS).
+    /// Tells that this host dropped `count` datagrams before it passed in the next one, which arrived at
+    /// `at`: its socket was full. Connections that miss packets then report them to their peers as
+    /// congestion (docs/wire.md section 5, HOST_DROPS).
     pub fn handle_host_drops(&mut self, at: Time, count: u64) {
-        self.forget_dropped(at);
-        self.dropped = Dropped { count: self.dropped.count.saturating_add(count), at };
-    }
-
-    fn forget_dropped(&mut self, now: Time) {
-        if now.since(self.dropped.at) > DROPPED_LIFE {
-            self.dropped.count = 0;
-        }
+        self.dropped.add(at, count);
     }
 
     /// Handles a received datagram.
@@ -305,7 +288,7 @@ impl Endpoint {
         let mut current: Option<Current> = None;
         for received in train {
             self.stats.received += 1;
-            self.forget_dropped(received.at);
+            self.dropped.forget(received.at);
             let Some(id) = self.handle_long(&received) else { continue };
             if let Some(current) = current.filter(|current| current.id == id)
                 && let Some(connection) = self.connections.get_mut(current.handle)
@@ -453,16 +436,18 @@ impl Endpoint {
         self.half_open.len()
     }
 
-    /// Tells that every datagram that arrived before `until` was passed in, and that later ones may wait to be
-    /// read. What is done because nothing came, is done for times before `until` only: losses, probes,
-    /// FEEDBACK that waits for a second packet, ends of silent connections. A host that reads late therefore
-    /// does not take its own delay for silence. An endpoint that was never told takes all as read.
+    /// Tells that every datagram that arrived before `until` was passed in, and that later ones may wait to
+    /// be read. What is done because nothing came, is done for times before `until` only: losses, probes,
+    /// FEEDBACK that waits for a second packet, ends of silent connections. A host that reads late
+    /// therefore does not take its own delay for silence. An endpoint that was never told takes all as
+    /// read.
     pub fn handle_read(&mut self, until: Time) {
         self.read = until;
     }
 
-    /// Handles the passage of time. Early calls are harmless. If the driver tells [`Self::handle_read`], timers
-    /// that it has not read up to stay due, and [`Self::poll_timeout`] may be past: read, then call again.
+    /// Handles the passage of time. Early calls are harmless. If the driver tells [`Self::handle_read`],
+    /// timers that it has not read up to stay due, and [`Self::poll_timeout`] may be past: read, then call
+    /// again.
     pub fn handle_timeout(&mut self, now: Time) {
         // All that these timers do can wait until the news that came before they expired was read.
         let now = now.min(self.read);

@@ -12,7 +12,8 @@
 //!    calls [`handle_datagram`](endpoint::Endpoint::handle_datagram) or
 //!    [`handle_timeout`](endpoint::Endpoint::handle_timeout).
 //!
-//! A driver that reads a batch at a time tells how far it has read ([`handle_read`](endpoint::Endpoint::handle_read)).
+//! A driver that reads a batch at a time tells how far it has read
+//! ([`handle_read`](endpoint::Endpoint::handle_read)).
 //!
 //! If [`config::Config::workers`] is above 0, it also runs what
 //! [`poll_job`](endpoint::Endpoint::poll_job) returns, on any thread. Times must not go backwards, with one

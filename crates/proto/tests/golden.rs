@@ -62,6 +62,14 @@ fn written(len: usize, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) 
     w.written().to_vec()
 }
 
+const SLICE: Frame<'static> = Frame::Slice {
+    lane: 1,
+    layout: Layout::Sliding,
+    id: SourceId(70_000),
+    offset: 1_000,
+    total: 1_400,
+    bytes: &[9; 20],
+};
 const TRAIN_REPORT: TrainReport =
     TrainReport { first: 70_000, distance: 299, arrival: 0xfedc_ba98, span: Duration::from_micros(3_840) };
 
@@ -86,17 +94,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("path_challenge", Frame::PathChallenge(*b"12345678")),
         ("path_response", Frame::PathResponse(*b"12345678")),
         ("new_cid", Frame::NewCid { sequence: 3, retire: 2, path: 0, id: ConnectionId(*b"abcdefgh") }),
-        (
-            "slice",
-            Frame::Slice {
-                lane: 1,
-                layout: Layout::Sliding,
-                id: SourceId(70_000),
-                offset: 1_000,
-                total: 1_400,
-                bytes: &[9; 20],
-            },
-        ),
+        ("slice", SLICE),
         ("rekey", Frame::Rekey { number: 300, message: &[6; 48] }),
         ("train", Frame::Train(300)),
         ("train_report", Frame::TrainReport(TRAIN_REPORT)),

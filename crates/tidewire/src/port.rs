@@ -55,8 +55,8 @@ impl Port {
         self.receive_from
     }
 
-    /// Receives a batch, and passes each train with its time of arrival to `take`. Returns whether there may be
-    /// more. What waits in the socket is only surely found if something was `due` before.
+    /// Receives a batch, and passes each train with its time of arrival to `take`. Returns whether there
+    /// may be more. What waits in the socket is only surely found if something was `due` before.
     pub fn receive(
         &mut self,
         cx: &mut Context<'_>,

@@ -34,8 +34,8 @@ pub(crate) trait Socket: fmt::Debug + Send {
     /// Sends one batch. An error says why it was refused; the batch is then lost.
     fn poll_send(&mut self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>>;
 
-    /// Receives what is there, at most a batch. [`Self::take`] passes it on. The runtime may not know yet that
-    /// something came; with `asks` the system is asked in any case.
+    /// Receives what is there, at most a batch. [`Self::take`] passes it on. The runtime may not know yet
+    /// that something came; with `asks` the system is asked in any case.
     fn poll_receive(&mut self, cx: &mut Context<'_>, asks: bool) -> Poll<io::Result<()>>;
 
     /// Whether the last [`Self::poll_receive`] left nothing in the socket, as the system said.

@@ -29,7 +29,13 @@ pub(crate) struct Controller {
 impl Controller {
     /// A controller whose pace the floor of sanity and the peer's host limit, or the floor only watches.
     pub(crate) fn new(inner: Box<dyn RateController>, limits: bool) -> Self {
-        Self { inner, budget: Cell::new(None), told: "", floor: Floor::new(limits), host: limits.then(HostLimit::default) }
+        Self {
+            inner,
+            budget: Cell::new(None),
+            told: "",
+            floor: Floor::new(limits),
+            host: limits.then(HostLimit::default),
+        }
     }
 
     pub(crate) fn on_handshake(&mut self, rtt: Duration) {

@@ -2,10 +2,9 @@
 //!
 //! The rate controller measures the path. A host that reads too slowly drops packets that the path has
 //! delivered, with neither delay nor marks on the path, so the controller cannot see them. The peer counts
-//! them (docs/wire.md section 5, HOST_DROPS), and says how long packets waited to be read. This module keeps the
-//! pace below what the host takes.
-//! [`super::controller::Controller`] calls it. Invariants: it never raises a pace; a peer that reports too
-//! much slows only what is sent to it.
+//! them (docs/wire.md section 5, HOST_DROPS), and says how long packets waited to be read. This module
+//! keeps the pace below what the host takes. [`super::controller::Controller`] calls it. Invariants: it
+//! never raises a pace; a peer that reports too much slows only what is sent to it.
 
 use core::time::Duration;
 
@@ -15,12 +14,12 @@ use crate::Time;
 /// Part of what the host took that is sent after it dropped packets. That of CUBIC is 0.7 (RFC 9438), that of
 /// TCP for a mark 0.8 (RFC 8511). More, because what the host took is measured and not guessed. Chosen.
 const GAIN: f64 = 0.85;
-/// Growth of the limit in the first second; it accelerates as much in each later one. Chosen: after [`GAIN`] the
-/// host drops again 0.7 s later at the earliest, several reports of an overloaded host, and a limit that was set
-/// ten times too low is gone after 4 s.
+/// Growth of the limit in the first second; it accelerates as much in each later one. Chosen: after
+/// [`GAIN`] the host drops again 0.7 s later at the earliest, several reports of an overloaded host, and a
+/// limit that was set ten times too low is gone after 4 s.
 const GROWTH: f64 = 1.3;
-/// A host that reads packets this long after they arrived, and for as long, cannot keep up. Chosen: four times
-/// what a receiver waits on purpose, a third of what the usual socket holds at a host's limit.
+/// A host that reads packets this long after they arrived, and for as long, cannot keep up. Chosen: four
+/// times what a receiver waits on purpose, a third of what the usual socket holds at a host's limit.
 const LATE: Duration = Duration::from_millis(100);
 /// Least limit in bytes per second: ten full packets, so that no connection waits for its turn longer than a
 /// tenth of a second. What a connection had acknowledged so far may say less, as at its start. Chosen.

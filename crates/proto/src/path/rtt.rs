@@ -12,8 +12,8 @@ use crate::Time;
 const INITIAL: Duration = Duration::from_millis(333);
 /// Lifetime of a minimum (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
 const MIN_WINDOW: Duration = Duration::from_secs(10);
-/// Largest delay of the peer that is subtracted from a sample: what the peer may add on purpose. What its host
-/// adds beyond is part of every timeout (RFC 9002 section 5.3).
+/// Largest delay of the peer that is subtracted from a sample: what the peer may add on purpose. What its
+/// host adds beyond is part of every timeout (RFC 9002 section 5.3).
 const MAX_PEER_DELAY: Duration = super::MAX_FEEDBACK_DELAY;
 /// Timer granularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);

@@ -338,10 +338,7 @@ impl<'a> Frame<'a> {
                 w.u8(kind::TRAIN_REPORT)?;
                 report.emit(w)
             }
-            Self::HostDrops(packets) => {
-                w.u8(kind::HOST_DROPS)?;
-                w.varint(packets)
-            }
+            Self::HostDrops(packets) => w.u8(kind::HOST_DROPS).and_then(|()| w.varint(packets)),
             Self::Ranks(ranks) => w.u8(kind::RANKS).and_then(|()| ranks.emit(w)),
             Self::Recoded(recoded) => w.u8(kind::RECODED).and_then(|()| recoded.emit(w)),
             Self::Source { lane, layout, id, base, again, symbol } => {

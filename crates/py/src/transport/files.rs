@@ -23,8 +23,8 @@ use super::operation::{Answer, Operation};
 use super::runtime::runtime;
 use crate::error::{CUT_OFF, DESTINATION, PATHS, TRANSFER, TRANSPORT};
 
-/// Failures, and warnings, that a tally keeps with their words; the others are only counted. Chosen: more than
-/// a person reads.
+/// Failures, and warnings, that a tally keeps with their words; the others are only counted. Chosen: more
+/// than a person reads.
 const MOST_KEPT: usize = 1_000;
 
 /// What did not arrive: its path as text, the bytes of the path if they are no text, reason and detail.

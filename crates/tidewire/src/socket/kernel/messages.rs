@@ -25,8 +25,8 @@ pub(super) fn ask_for_times(io: &Socket) {
     let _ = setsockopt(io, sockopt::ReceiveTimestampns, &true);
 }
 
-/// Asks the kernel to count the datagrams that it drops because the socket is full. A kernel that refuses gives
-/// messages without counts.
+/// Asks the kernel to count the datagrams that it drops because the socket is full. A kernel that refuses
+/// gives messages without counts.
 pub(super) fn ask_for_drops(io: &Socket) {
     let _ = setsockopt(io, sockopt::RxqOvfl, &1);
 }
@@ -84,8 +84,8 @@ impl Receiver {
     }
 }
 
-/// Reads addresses, mark, border and time of a message. `drops` is the count of dropped datagrams before it, and
-/// then of now.
+/// Reads addresses, mark, border and time of a message. `drops` is the count of dropped datagrams before
+/// it, and then of now.
 fn read(message: &RecvMsg<'_, '_, SockaddrStorage>, drops: &mut u32) -> Meta {
     let mut meta = Meta { len: message.bytes, stride: message.bytes, ..Meta::default() };
     if let Some(from) = &message.address {

@@ -1,9 +1,9 @@
 //! A UDP socket of the system, and the runtime's notices that it can be read or has room again.
 //!
-//! [`Udp`](super::Udp) makes its system calls through it. On Linux the socket is registered for
-//! datagrams alone, and for room only while the socket has none. Linux reports room whenever a datagram has
-//! left, so a thread that waits for both is woken once more by each datagram that it sends. Invariant:
-//! after a call that found the socket empty or full, none is made before such a notice, unless the caller asks.
+//! [`Udp`](super::Udp) makes its system calls through it. On Linux the socket is registered for datagrams
+//! alone, and for room only while the socket has none. Linux reports room whenever a datagram has left, so
+//! a thread that waits for both is woken once more by each datagram that it sends. Invariant: after a call
+//! that found the socket empty or full, none is made before such a notice, unless the caller asks.
 
 use std::io;
 use std::task::{Context, Poll, ready};
