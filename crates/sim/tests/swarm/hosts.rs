@@ -1,9 +1,10 @@
 //! Busy hosts: many clients of one server on machines that are slow, whose sockets are small and whose
 //! processes pause.
 //!
-//! What the host can do follows from a client alone, whose host keeps up: the processor time of its bytes.
-//! The clients together may take [`MOST_TIME`] times what their bytes need and [`REACTION`], and send
-//! [`MOST_SENT`] times what the client alone sends for each byte.
+//! What the hosts can do follows from a client alone, whose host keeps up: the processor time of its bytes.
+//! What the links take follows from the same clients on hosts that take no time. The clients together may
+//! take [`MOST_TIME`] times what their bytes need and [`REACTION`], and send [`MOST_SENT`] times what those
+//! clients, or the one alone, send for each byte.
 
 use core::fmt;
 use core::time::Duration;
@@ -20,14 +21,13 @@ use super::case::{Draw, Seed, loss_model};
 
 /// Seeds of a full run, and of one with few seeds.
 pub const SEEDS: u64 = 60;
-pub const FEW: u64 = 12;
+pub const FEW: u64 = 5;
 /// Seeds that miss a bound today, and why. [`SEEDS`] and [`FEW`] do not contain them.
-pub const FAILING: [u64; 15] = [
+pub const FAILING: [u64; 14] = [
     // Each round of the driver has `BATCHES` to send, so it never hands out events: no application reads,
-    // while packets are acknowledged. Seed 38 takes 2.7 times the time allowed, the others have no end.
-    9, 18, 38,
-    // Probes and losses while the news waits in a socket: 1.6 to 3.7 times the bytes, up to 3.3 times the
-    // time.
+    // while packets are acknowledged.
+    9, 18,
+    // Probes and losses while the news waits in a socket: 1.6 to 3.7 times the bytes, up to 3 times the time.
     25, 34, 36, 41, 43, 46, 57,
     // Drops at the full socket of the receiver count as losses of the path: 1.35 to 1.9 times the bytes.
     16, 17, 40, 58, 60,
@@ -142,33 +142,53 @@ impl Busy {
             Place::Together(host) => near / host.processors as u32,
             Place::Apart(_) => near / count,
         };
-        let pauses = match place {
-            Place::Beside => server.pauses,
-            Place::Together(host) | Place::Apart(host) => server.pauses.or(host.pauses),
-        };
-        let needs = near.max(far).max(made) + *start;
-        // The mean of a length whose logarithm is drawn evenly from 5 to 500 ms is 107 ms.
-        let paused = pauses.map_or(1.0, |pauses| 1.0 + 0.107 / pauses.every.as_secs_f64());
-        needs.mul_f64(paused)
+        near.max(far).max(made) + *start
+    }
+
+    /// The machine of the server, and that of a client.
+    fn hosts(&self) -> [Host; 2] {
+        match self.plan.place {
+            Place::Beside => [self.plan.server; 2],
+            Place::Together(host) | Place::Apart(host) => [self.plan.server, host],
+        }
+    }
+
+    /// The time that all clients may take if their bytes need `needs`.
+    fn allowed(&self, needs: Duration) -> Duration {
+        let mut allowed = needs.mul_f64(MOST_TIME);
+        let mut reaction = REACTION;
+        for pauses in self.hosts().into_iter().filter_map(|host| host.pauses) {
+            // The mean of a length whose logarithm is drawn evenly from 5 to 500 ms is 107 ms. Two of the
+            // longest may come at the end.
+            allowed = allowed.mul_f64(1.0 + 0.107 / pauses.every.as_secs_f64());
+            reaction += pauses.length[1] * 2;
+        }
+        allowed + reaction
+    }
+
+    /// The same clients over the same links, on hosts that take no time.
+    fn fast(&self) -> Report {
+        let (server, place) = (Host::default(), Place::Apart(Host::default()));
+        Crowd::new(&Plan { server, place, ..self.plan.clone() }).run()
     }
 
     /// Runs the clients. Returns the time of the whole in parts of what is allowed, and the bytes sent for a
-    /// byte in parts of what one client alone sends.
+    /// byte in parts of what they send on hosts that take no time, or one alone on these hosts.
     ///
     /// # Errors
     /// Bytes are wrong or did not arrive, or a bound does not hold.
     pub fn run(&self) -> Result<(f64, f64, Report), String> {
-        let alone = self.alone();
+        let (alone, fast) = (self.alone(), self.fast());
         let report = Crowd::new(&self.plan).run();
         let wrong: Vec<_> = report.clients.iter().flat_map(|client| &client.errors).take(3).collect();
         if !wrong.is_empty() {
             return Err(format!("wrong bytes: {wrong:?}"));
         }
-        let needs = self.needs(&alone);
-        let sent = report.sent_per_byte() / alone.sent_per_byte();
+        let needs = self.needs(&alone).max(fast.done().ok_or("not done on hosts that take no time")?);
+        let sent = report.sent_per_byte() / alone.sent_per_byte().max(fast.sent_per_byte());
         let numbers = format!(
-            "{} clients, {}, load {:.2}; {needs:.2?} needed; {sent:.2} times the bytes of one alone; {:?} dropped, \
-             read after {:.2?}",
+            "{} clients, {}, load {:.2}; {needs:.2?} needed; {sent:.2} times the bytes; {:?} dropped, read \
+             after {:.2?}",
             report.clients.len(),
             if self.plan.clients[0].0.rate.is_some() { "records" } else { "bulk" },
             self.load,
@@ -180,7 +200,7 @@ impl Busy {
             let left: Vec<_> = left.map(|client| (client.bytes, &client.closed)).take(3).collect();
             return Err(format!("not done: {left:?}; {numbers}"));
         };
-        let time = done.as_secs_f64() / (needs.mul_f64(MOST_TIME) + REACTION).as_secs_f64();
+        let time = done.as_secs_f64() / self.allowed(needs).as_secs_f64();
         if time > 1.0 || sent > MOST_SENT {
             return Err(format!("{time:.2} times the time allowed; {numbers}"));
         }
@@ -190,7 +210,7 @@ impl Busy {
 
 /// Time of all clients in parts of what their bytes need on the host.
 const MOST_TIME: f64 = 1.5;
-/// Bytes sent for each byte, in parts of what one client alone sends.
+/// Bytes sent for each byte, in parts of what hosts that keep up send.
 const MOST_SENT: f64 = 1.3;
-/// Time that does not follow from the bytes: a lost HELLO or probe, and the longest pause.
+/// Time that does not follow from the bytes: a lost HELLO or probe.
 const REACTION: Duration = Duration::from_secs(1);

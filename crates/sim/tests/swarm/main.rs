@@ -157,7 +157,7 @@ struct Outcome {
     /// Goodput after a change of the path, relative to that without.
     goodput: Option<f64>,
     /// Time of all clients of a busy host relative to what is allowed, and bytes sent for a byte relative to
-    /// one client alone.
+    /// hosts that keep up.
     host: Option<[f64; 2]>,
     fingerprint: u64,
 }
@@ -351,7 +351,7 @@ fn tell(outcomes: &[Outcome]) {
     distribution("goodput after a change", outcomes.iter().filter_map(|outcome| outcome.goodput));
     let hosts = || outcomes.iter().filter_map(|outcome| outcome.host);
     distribution("time of busy hosts, of the time allowed", hosts().map(|[time, _]| time));
-    distribution("bytes that busy hosts send, of those of one client alone", hosts().map(|[_, sent]| sent));
+    distribution("bytes that busy hosts send, of those of hosts that keep up", hosts().map(|[_, sent]| sent));
 }
 
 /// Prints the slowest seeds. No test compares processor time: a person looks at it after a night's run.
