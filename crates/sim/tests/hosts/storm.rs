@@ -1,7 +1,8 @@
 //! No storm on a host that cannot keep up: what is sent for each byte, and how long it takes.
 //!
 //! Timers whose premise is that nothing came (probe timeout, loss, due feedback, idle and handshake timeouts)
-//! do not fire while the news waits unread in the socket, and drops at a full socket slow the sender down (docs/recovery.md section 2).
+//! do not fire while the news waits unread in the socket, and drops at a full socket slow the sender down
+//! (docs/recovery.md section 2).
 
 use super::*;
 
