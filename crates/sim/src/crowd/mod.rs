@@ -313,11 +313,11 @@ impl Crowd {
     /// Puts what has left a process on the links.
     fn depart(&mut self, process: usize) {
         while let Some(parcel) = self.seats[process].process.poll_departure() {
-            let (link, end) = match process.checked_sub(1) {
-                Some(client) if parcel.to == address(SERVER) => (client, End::Near),
-                None if let Some(&client) = self.served.addresses.get(&parcel.to) => (client, End::Far),
-                _ => continue,
+            let found = match process.checked_sub(1) {
+                Some(client) => Some((client, End::Near)).filter(|_| parcel.to == address(SERVER)),
+                None => self.served.addresses.get(&parcel.to).map(|&client| (client, End::Far)),
             };
+            let Some((link, end)) = found else { continue };
             let (len, has_marks) = (parcel.bytes.len(), parcel.ecn.is_some());
             let tag = parcel.bytes.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag));
             let values = [self.now.0, process as u64, len as u64, tag];
