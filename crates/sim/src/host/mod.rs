@@ -1,10 +1,10 @@
 //! Hosts: the processor time that datagrams cost, the socket in which they wait, and the sleep of a process.
 //!
-//! A [`Host`] describes a machine. A process is one endpoint with its socket and takes the turns of the real
-//! driver (`crates/tidewire/src/driver.rs`): it reads one batch, handles timers up to the time to which it has
-//! read, and sends until nothing is due. A machine divides processors between processes. [`crate::crowd`] runs
-//! them. Invariants: a datagram has the time at which it entered the socket, however late it is read; the
-//! default host is infinitely fast, drops nothing and never sleeps.
+//! A [`Host`] describes a machine. A process is one endpoint with its socket and takes the turns of the
+//! real driver (`crates/tidewire/src/driver.rs`): it reads one batch, handles timers up to the time to
+//! which it has read, and sends until nothing is due. A machine divides processors between processes.
+//! [`crate::crowd`] runs them. Invariants: a datagram has the time at which it entered the socket, however
+//! late it is read; the default host is infinitely fast, drops nothing and never sleeps.
 
 mod inbox;
 mod machine;
