@@ -187,7 +187,7 @@ impl Crowd {
         self.now
     }
 
-    /// Runs until all clients are done, or the plan's time is over. Returns what came out.
+    /// Runs until all clients are done, or the plan's time is over. Returns the report.
     pub fn run(mut self) -> Report {
         self.until(self.limit);
         self.report()
