@@ -144,7 +144,7 @@ impl Driver {
                 return self.settle(&mut state, now, cx);
             }
         }
-        // A host that always has something to send still tells the applications what came.
+        // Without this, no application would read while there is always something to send.
         self.shared.lock().hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         Round::More
     }

@@ -71,7 +71,7 @@ impl Port {
         let received = self.socket.poll_receive(cx, due <= began);
         let is_drained = self.socket.is_drained();
         if is_drained {
-            // What came since the system said so is some microseconds old.
+            // A datagram that arrived since that answer waits for some microseconds only.
             self.read = clock.now();
         }
         let Poll::Ready(received) = received else { return false };

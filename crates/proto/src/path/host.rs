@@ -11,8 +11,8 @@ use core::time::Duration;
 use super::control::AckSample;
 use crate::Time;
 
-/// Part of what the host took that is sent after it dropped packets. That of CUBIC is 0.7 (RFC 9438), that of
-/// TCP for a mark 0.8 (RFC 8511). More, because what the host took is measured and not guessed. Chosen.
+/// Part of what the host took that is sent after it dropped packets: as after a congestion mark (RFC 8511
+/// has 0.85 for CUBIC).
 const GAIN: f64 = 0.85;
 /// Growth of the limit in the first second; it accelerates as much in each later one. Chosen: after
 /// [`GAIN`] the host drops again 0.7 s later at the earliest, several reports of an overloaded host, and a

@@ -1,4 +1,4 @@
-//! What came out of a crowd.
+//! The report of a crowd.
 
 use core::time::Duration;
 
@@ -82,7 +82,7 @@ impl Report {
 }
 
 impl Crowd {
-    /// What came out so far.
+    /// The report so far.
     pub fn report(&self) -> Report {
         let server = &self.seats[SERVER].process;
         let since = |at: Time| at.since(BEGINNING);

@@ -2,7 +2,7 @@
 //! (`tidewire_sim::crowd`).
 //!
 //! Each client sends a record of 1,200 bytes every 9.6 ms (1 Mbit/s) over a round trip of 0.1 ms, as
-//! `tidewire bench` does. Each test prints what came out.
+//! `tidewire bench` does. Each test prints its report.
 //!
 //! `HOSTS=CLIENTS,SECONDS,READ,SEND,SEED` runs one case: clients, seconds of records, microseconds to read
 //! and to send a datagram, seed. The command is `HOSTS=150,3,45,45,1 cargo test -p tidewire-sim --test hosts
