@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use clap::Args;
 use tidewire::{Config, Credentials, Endpoint};
@@ -80,6 +80,7 @@ pub fn bind(
     threads: NonZeroUsize,
     console: &Console,
 ) -> io::Result<Endpoint> {
+    warn_of_threads(threads.get(), config.workers().into(), console);
     #[cfg(target_os = "linux")]
     if let Some(Backend::Xdp(interface)) = CHOICE.get() {
         let xdp = tidewire::XdpConfig::new(interface);
@@ -88,9 +89,23 @@ pub fn bind(
             Err(error) => console.warn(&format!("{error}; going on with the kernel's sockets")),
         }
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = console;
     Endpoint::bind_sharded(address, credentials, config, threads)
+}
+
+/// Warns, at the first endpoint of the process, of more threads of a kind than the machine runs at once.
+fn warn_of_threads(threads: usize, workers: usize, console: &Console) {
+    static ONCE: Once = Once::new();
+    // A system that does not tell has no limit that we know.
+    let cores = std::thread::available_parallelism().map_or(usize::MAX, NonZeroUsize::get);
+    ONCE.call_once(|| {
+        for (option, count) in [("--threads", threads), ("--workers", workers)] {
+            if count > cores {
+                console.warn(&format!(
+                    "{option} {count} is more than the {cores} cores of this machine: more gain nothing"
+                ));
+            }
+        }
+    });
 }
 
 /// Warns that the choice does not apply: relays and the ends of paths with relays have kernel sockets.

@@ -76,7 +76,7 @@ pub struct Naming {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
     /// Sockets that share the port, 1 to 256. Each moves the datagrams of its own connections, so that as
-    /// many cores can. Linux only; not with --relayed
+    /// many cores can; a new connection goes to the one with the fewest. Linux only; not with --relayed
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     #[command(flatten)]

@@ -47,6 +47,20 @@ fn the_log_shows_a_connection_and_a_wrong_filter_is_refused() {
 }
 
 #[test]
+fn more_threads_than_cores_are_warned_of() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    // The address of another machine ends the job.
+    let listen = |count: usize| {
+        let count = count.to_string();
+        let options = ["pipe", "--listen", "192.0.2.1:0", "--threads", &count, "--workers", &count];
+        tidewire().args(options).assert().code(7)
+    };
+    let warned = |option| contains(format!("{option} {} is more than the {cores} cores", cores + 1));
+    listen(cores + 1).stderr(warned("--threads").and(warned("--workers")));
+    listen(cores).stderr(contains("is more than").not());
+}
+
+#[test]
 fn wrong_options_and_units_end_with_2_and_an_example() {
     let link = format!("tidewire://127.0.0.1:1/#{}", secret());
     refused(&["send", "x", &link, "--max-rate", "20"], &["\"20\" has no unit", "25mbit"]);

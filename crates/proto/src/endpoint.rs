@@ -9,6 +9,7 @@ mod connections;
 mod dropped;
 mod half_open;
 mod inquiry;
+mod placement;
 mod shard;
 
 use core::fmt;
@@ -27,7 +28,7 @@ use crate::connection::{
 use crate::counts::add_counts;
 use crate::crypto::{Provider, PublicKey, Sealer};
 use crate::handshake::{
-    Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, ResponderStats, Route, Terms, Unauthorized,
+    Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, ResponderStats, Route, Unauthorized,
 };
 pub use crate::ids::ConnectionHandle;
 use crate::lane::INITIAL_CREDIT;
@@ -36,6 +37,7 @@ use connections::Connections;
 use dropped::Dropped;
 use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
+pub use placement::Handover;
 pub use shard::Shard;
 
 /// Configuration of an endpoint.
@@ -316,7 +318,8 @@ impl Endpoint {
             Ok(Datagram::Short { destination }) => return Some(destination),
             Ok(Datagram::Long(header)) if header.kind == LongKind::Hello => {
                 let known = self.knows(&header.destination);
-                self.handle_hello(received, known);
+                let (full, own) = (self.is_full(), self.shard);
+                self.handle_hello(received, known, full, || own);
             }
             Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => {
                 return Some(header.destination);
@@ -387,28 +390,6 @@ impl Endpoint {
         connection.handle_datagram(received);
         self.half_open.remove(&destination);
         self.insert(connection);
-    }
-
-    fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
-        // An inquiry about a connection of this endpoint is answered even when the endpoint is full.
-        if !known && self.is_full() {
-            self.stats.full += 1;
-            return;
-        }
-        let (at, route) = (received.at, Route { remote: received.from, local: received.to });
-        self.half_open.expire(at);
-        let source = self.fresh_id();
-        let Some(responder) = &mut self.responder else {
-            self.stats.strangers += 1;
-            return;
-        };
-        let terms = Terms { parameters: self.parameters, source, known };
-        let accepted = responder.handle_hello(at, route, received.datagram, &terms);
-        if let Some(session) = responder.take_spread() {
-            self.half_open.spread(&session);
-        }
-        let Some(accepted) = accepted else { return };
-        self.stats.displaced += self.half_open.insert(accepted, route, at);
     }
 
     /// From now on admits only peers with one of these keys. Connections accepted from other peers are closed

@@ -100,8 +100,12 @@ impl Driver {
     /// more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
-        let (shared, sorter) = (&self.shared, &self.mail);
-        let due = shared.lock().due();
+        let (shared, sorter) = (&self.shared, &mut self.mail);
+        let due = {
+            let state = shared.lock();
+            sorter.iter_mut().for_each(|mail| mail.tell(&state));
+            state.due()
+        };
         let received = self.port.receive(cx, &shared.clock, due, |at, train| {
             let mut state = shared.lock();
             if train.dropped > 0 {
@@ -109,7 +113,7 @@ impl Driver {
             }
             let (from, to, ecn) = (train.from, train.to, train.ecn);
             let datagrams = train.datagrams.map(|datagram| Received { at, from, to, ecn, datagram });
-            match sorter {
+            match sorter.as_mut() {
                 None => state.endpoint.handle_train(datagrams),
                 Some(mail) => datagrams.for_each(|received| mail.sort(&mut state, received)),
             }
@@ -161,6 +165,7 @@ impl Driver {
                 return Round::Over;
             }
         }
+        self.mail.iter_mut().for_each(|mail| mail.tell(state));
         let timeout = state.endpoint.poll_timeout();
         let due = timeout.map_or(Time::NEVER, |(at, _)| at);
         state.sleep(cx.waker(), due);

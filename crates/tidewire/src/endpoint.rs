@@ -25,6 +25,7 @@ use crate::connection::{Connection, EndpointEnded};
 use crate::driver::Driver;
 use crate::log::Log;
 use crate::mail::Mail;
+use crate::placement::Loads;
 use crate::relay::end::Hops;
 use crate::relay::{self, Hop};
 use crate::shared::{Shared, State};
@@ -47,6 +48,7 @@ const MAX_SHARDS: usize = 256;
 pub struct Endpoint {
     /// At least one.
     pub(crate) shards: Box<[Arc<Shared>]>,
+    loads: Arc<Loads>,
     /// The hops of an end of a path with relays.
     hops: Option<Arc<Hops>>,
     /// Shared by all shards.
@@ -70,15 +72,14 @@ impl Endpoint {
 
     /// Binds `shards` sockets to the same address, at most 256. Each has its own task and its own
     /// connections, so a listener with many peers can use as many cores. More shards than cores gain nothing.
-    /// The kernel distributes peers over the sockets by their addresses.
+    /// A connection goes to the shard that has the fewest, and the kernel gives its datagrams to that socket.
     ///
     /// Each shard gets an equal part of [`Config::max_connections`] and [`Config::max_memory`]. Other limits
     /// of an endpoint, such as the number of handshakes answered without a cookie, then apply to each shard,
     /// and so does [`Config::workers`].
     ///
-    /// A connection uses one shard only. To open connections prefer [`Self::bind`]: in a sharded endpoint the
-    /// kernel may give the answers to another socket, which costs one more copy. Linux only; on other systems
-    /// the endpoint has one shard.
+    /// A connection uses one shard only. Linux only; on other systems the endpoint has one shard. A kernel
+    /// that does not choose sockets as wanted costs one more copy of some datagrams, and a log says so.
     ///
     /// # Errors
     /// The same as [`Self::bind`].
@@ -127,7 +128,9 @@ impl Endpoint {
             connection = connection.with_trace(Arc::<Log>::default());
         }
         let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
-        let mut mail = Mail::new(count, largest.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
+        let is_steered = sockets.iter().all(|socket| socket.is_steered());
+        let loads = Arc::new(Loads::new(count.get().into(), is_steered));
+        let mut mail = Mail::new(count, largest.into(), &loads).into_iter().filter(|_| count > NonZeroU16::MIN);
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
         let mut drivers = Vec::with_capacity(sockets.len());
         for (index, socket) in (0..count.get()).zip(sockets) {
@@ -144,7 +147,7 @@ impl Endpoint {
         for driver in drivers {
             tokio::spawn(driver.run());
         }
-        Ok(Self { shards, hops: None, changed, turn: AtomicUsize::new(0) })
+        Ok(Self { shards, loads, hops: None, changed, turn: AtomicUsize::new(0) })
     }
 
     /// An end of a path with relays that connects: opens a hop to the relay, over which
@@ -182,7 +185,8 @@ impl Endpoint {
     }
 
     fn relayed((hops, first): (Arc<Hops>, Arc<Shared>), changed: Arc<Notify>) -> Self {
-        Self { shards: [first].into(), hops: Some(hops), changed, turn: AtomicUsize::new(0) }
+        let loads = Arc::new(Loads::new(1, false));
+        Self { shards: [first].into(), loads, hops: Some(hops), changed, turn: AtomicUsize::new(0) }
     }
 
     /// All shards, and the sessions over accepted hops.
@@ -266,14 +270,16 @@ impl Endpoint {
     }
 
     async fn start(&self, remote: SocketAddr, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
-        let shared = &self.shards[self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
+        let place = self.loads.choose(self.turn.fetch_add(1, Ordering::Relaxed));
+        let shared = &self.shards[place];
         let connection = {
             let mut state = shared.lock();
-            if let Some(ended) = state.ended {
-                return Err(ConnectError::Endpoint(ended));
-            }
-            let slot = state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
-            Connection::new(Arc::clone(shared), slot, remote)
+            let slot = match state.ended {
+                Some(ended) => Err(ConnectError::Endpoint(ended)),
+                None => state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey),
+            };
+            self.loads.tell(place, state.endpoint.load(), Some(place));
+            Connection::new(Arc::clone(shared), slot?, remote)
         };
         shared.wake_driver();
         connection.connected().await.map_err(|reason| match reason {

@@ -94,6 +94,7 @@ pub mod link;
 mod log;
 mod mail;
 pub mod names;
+mod placement;
 mod port;
 mod relay;
 mod shared;

@@ -28,6 +28,11 @@ pub(crate) trait Socket: fmt::Debug + Send {
     /// The address that it is bound to.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
+    /// Whether it is one of several that get the datagrams whose connection ids name them.
+    fn is_steered(&self) -> bool {
+        false
+    }
+
     /// Maximum number of segments of at most `largest` bytes in a batch.
     fn max_segments(&self, largest: usize) -> usize;
 

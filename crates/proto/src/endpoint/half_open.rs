@@ -9,6 +9,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Time;
 use crate::handshake::{Accepted, Route};
@@ -56,6 +58,8 @@ pub(super) struct HalfOpen {
     /// Number of the first place. Numbers count up and wrap around.
     first: u32,
     places: HashMap<ConnectionId, u32>,
+    /// For sessions whose HELLOs another shard answers: set when the REPLY was sent to another address too.
+    elsewhere: HashMap<ConnectionId, Arc<AtomicBool>>,
     /// Local addresses at which HELLOs arrived.
     locals: Vec<IpAddr>,
 }
@@ -74,7 +78,9 @@ impl HalfOpen {
         let place = self.places.get(id)?.wrapping_sub(self.first);
         let Answered { accepted, remote, at, local, alone } = self.sessions.get(place as usize)?.as_ref()?;
         let local = local.and_then(|index| self.locals.get(usize::from(index.get()) - 1)).copied();
-        Some((accepted, Asked { route: Route { remote: *remote, local }, at: *at, alone: *alone }))
+        let is_spread = self.elsewhere.get(id).is_some_and(|spread| spread.load(Ordering::Acquire));
+        let alone = *alone && !is_spread;
+        Some((accepted, Asked { route: Route { remote: *remote, local }, at: *at, alone }))
     }
 
     /// Records that the REPLY of this session was sent to another address too.
@@ -87,6 +93,7 @@ impl HalfOpen {
 
     pub(super) fn remove(&mut self, id: &ConnectionId) {
         let Some(place) = self.places.remove(id) else { return };
+        self.elsewhere.remove(id);
         if let Some(session) = self.sessions.get_mut(place.wrapping_sub(self.first) as usize) {
             *session = None;
         }
@@ -109,6 +116,11 @@ impl HalfOpen {
         let local = route.local.and_then(|local| self.index_of(local));
         self.sessions.push_back(Some(Answered { accepted, remote: route.remote, at, local, alone: true }));
         displaced
+    }
+
+    /// Records that another shard answers copies of this session's HELLO.
+    pub(super) fn answered_elsewhere(&mut self, id: ConnectionId, spread: Arc<AtomicBool>) {
+        self.elsewhere.insert(id, spread);
     }
 
     /// Index of a local address, counted from 1.

@@ -13,6 +13,7 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -120,6 +121,8 @@ struct Cached {
     reply: Box<[u8]>,
     /// The initiator's connection id for the session of this REPLY.
     session: ConnectionId,
+    /// Set when the REPLY was sent to a second address, if the session is elsewhere.
+    spread: Option<Arc<AtomicBool>>,
     /// Source addresses of the HELLO, at most [`MAX_SOURCES`]. The one that was silent longest comes first.
     sources: Vec<Source>,
 }
@@ -237,7 +240,18 @@ impl Responder {
         datagram: &[u8],
         terms: &Terms,
     ) -> Option<Accepted> {
-        let route = route.into();
+        self.handle_hello_on(now, route.into(), datagram, || (*terms, None))
+    }
+
+    /// The same as [`Self::handle_hello`], with terms that are asked for only if the HELLO makes a session,
+    /// and with what is set when its REPLY is sent to a second address.
+    pub(crate) fn handle_hello_on(
+        &mut self,
+        now: Time,
+        route: Route,
+        datagram: &[u8],
+        terms: impl FnOnce() -> (Terms, Option<Arc<AtomicBool>>),
+    ) -> Option<Accepted> {
         self.handle_timeout(now);
         self.stats.received += 1;
         let hello = match Datagram::parse(datagram) {
@@ -267,10 +281,17 @@ impl Responder {
                 return None;
             }
         }
+        let mut spread = None;
+        let terms = || {
+            let (terms, elsewhere) = terms();
+            spread = elsewhere;
+            terms
+        };
         match self.answer(&hello, terms) {
             Ok((accepted, reply)) => {
                 self.stats.accepted += 1;
-                self.keep(now, route, hello.mac1, Cached { reply, session: terms.source, sources: Vec::new() });
+                let cached = Cached { reply, session: accepted.local(), spread, sources: Vec::new() };
+                self.keep(now, route, hello.mac1, cached);
                 return Some(accepted);
             }
             Err(Dropped::Noise) => self.stats.noise += 1,
@@ -326,6 +347,7 @@ impl Responder {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.sources.iter().any(|source| source.route.remote != to.remote) {
             self.spread = Some(cached.session);
+            cached.spread.iter().for_each(|spread| spread.store(true, Ordering::Release));
         }
         let source = cached.source(now, to);
         let early = now < source.first + FIRST_SECOND && source.queued + COPIES > EARLY_REPLIES;
@@ -349,8 +371,11 @@ impl Responder {
     }
 
     /// Runs Noise over a HELLO with a valid mac1.
-    fn answer(&mut self, hello: &LongHeader<'_>, terms: &Terms) -> Result<(Accepted, Box<[u8]>), Dropped> {
-        let &Terms { parameters, source, known } = terms;
+    fn answer(
+        &mut self,
+        hello: &LongHeader<'_>,
+        terms: impl FnOnce() -> Terms,
+    ) -> Result<(Accepted, Box<[u8]>), Dropped> {
         let mut seed = Zeroizing::new([0; 32]);
         let mut grease: Grease = [0; _];
         self.rng.fill_bytes(seed.as_mut());
@@ -365,6 +390,7 @@ impl Responder {
         let said = HelloPayload::parse(&payload[..len]).map_err(|_| Dropped::Parameters)?;
         let aead = said.offer.choose(self.provider.aes_hardware()).ok_or(Dropped::Parameters)?;
 
+        let Terms { parameters, source, known } = terms();
         let mut payload = [0; PAYLOAD_MAX];
         let mut w = Writer::new(&mut payload);
         let says = ReplyPayload { parameters, aead, source, known };

@@ -22,6 +22,8 @@ mod messages;
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod portable;
 mod readiness;
+#[cfg(target_os = "linux")]
+mod steering;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use messages as system;
@@ -66,10 +68,18 @@ impl Kernel {
         Ok(Self::from(Udp::bind(address)?))
     }
 
-    /// Binds several sockets to one address, over which the kernel distributes senders. Returns one socket if
-    /// the system does not support that.
+    /// Binds several sockets to one address. The kernel gives a datagram to the one whose place in the list
+    /// is the shard that the connection id names; if it cannot, to one for each sender. Returns one socket if
+    /// the system does not support several.
     pub fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
-        Ok(Udp::bind_group(address, sockets)?.into_iter().map(Self::from).collect())
+        Ok(Udp::bind_group(address, sockets, steer)?.into_iter().map(Self::from).collect())
+    }
+
+    /// The same, with a kernel that does not choose by the id.
+    #[cfg(test)]
+    pub fn bind_unsteered(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
+        let refuse = |_: &_, _| Err(io::ErrorKind::Unsupported.into());
+        Ok(Udp::bind_group(address, sockets, refuse)?.into_iter().map(Self::from).collect())
     }
 }
 
@@ -82,6 +92,10 @@ impl From<Udp> for Kernel {
 impl Socket for Kernel {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.udp.local_addr()
+    }
+
+    fn is_steered(&self) -> bool {
+        self.udp.is_steered
     }
 
     fn max_segments(&self, largest: usize) -> usize {
@@ -113,6 +127,8 @@ pub(crate) struct Udp {
     /// True if datagrams may be addressed to any address of the host. The destination address is then
     /// reported.
     wildcard: bool,
+    /// See [`Socket::is_steered`].
+    is_steered: bool,
     #[cfg(test)]
     pub schedule: crate::tests::refusals::Schedule,
 }
@@ -124,7 +140,11 @@ impl Udp {
     }
 
     /// See [`Kernel::bind_group`].
-    fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
+    fn bind_group(
+        address: SocketAddr,
+        sockets: usize,
+        steer: impl Fn(&readiness::Socket, u16) -> io::Result<()>,
+    ) -> io::Result<Vec<Self>> {
         // Only the first socket decides whether the port is free, so we never join the group of another
         // program.
         let first = Self::open(address, false)?;
@@ -134,6 +154,12 @@ impl Udp {
             share_port(&socket2::SockRef::from(group[0].io.socket()))?;
             while group.len() < sockets {
                 group.push(Self::open(address, true)?);
+            }
+            // The kernel counts the sockets in the order in which they joined, which is that of the list.
+            let count = u16::try_from(group.len()).map_err(io::Error::other)?;
+            match steer(group[0].io.socket(), count) {
+                Ok(()) => group.iter_mut().for_each(|socket| socket.is_steered = true),
+                Err(error) => tracing::info!("the kernel does not choose sockets by connection id: {error}"),
             }
         }
         Ok(group)
@@ -164,6 +190,7 @@ impl Udp {
             io,
             state,
             wildcard,
+            is_steered: false,
             #[cfg(test)]
             schedule: Default::default(),
         })
@@ -244,6 +271,14 @@ fn share_port(socket: &socket2::Socket) -> io::Result<()> {
     #[cfg(unix)]
     socket.set_reuse_port(true)?;
     Ok(())
+}
+
+/// Lets the kernel choose among so many sockets of one address; see [`Kernel::bind_group`].
+fn steer(socket: &readiness::Socket, sockets: u16) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return steering::by_id(socket, sockets);
+    #[cfg(not(target_os = "linux"))]
+    return Err(io::Error::new(io::ErrorKind::Unsupported, format!("not with {sockets} sockets of {socket:?}")));
 }
 
 fn codepoint(mark: Ecn) -> EcnCodepoint {

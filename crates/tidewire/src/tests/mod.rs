@@ -2,5 +2,6 @@
 //! another shard. Tests of the public interface are in the crate's `tests` folder.
 
 mod panics;
+mod placement;
 pub mod refusals;
 mod shards;

@@ -4,6 +4,7 @@
 use std::future::{Future, poll_fn};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,7 +20,10 @@ use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::mail::{MAILBOX, Mail};
+use crate::placement::Loads;
 use crate::shared::Shared;
+#[cfg(target_os = "linux")]
+use crate::socket::{Kernel, Socket};
 use crate::sync::Notify;
 use crate::{CloseCode, CloseReason, Config, Connection, Endpoint, EndpointStats, Secret};
 
@@ -43,6 +47,19 @@ async fn listener(shards: usize) -> Endpoint {
     let shards = NonZeroUsize::new(shards).expect("not 0");
     let address = "127.0.0.1:0".parse().expect("an address");
     Endpoint::bind_sharded(address, secret(), Config::default(), shards).expect("binds")
+}
+
+/// A listener whose kernel refuses to choose sockets by the id.
+#[cfg(target_os = "linux")]
+async fn unsteered(shards: usize) -> Endpoint {
+    let sockets = Kernel::bind_unsteered("127.0.0.1:0".parse().expect("an address"), shards).expect("binds");
+    let sockets = sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Socket>).collect();
+    Endpoint::over(sockets, secret().into(), Config::default()).expect("binds")
+}
+
+/// Connections of each shard.
+fn connections_of_each(endpoint: &Endpoint) -> Vec<usize> {
+    endpoint.shards.iter().map(|shared| shared.lock().endpoint.connections().count()).collect()
 }
 
 async fn client() -> Endpoint {
@@ -82,7 +99,18 @@ async fn exchange(connection: &Connection, data: &[u8]) {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_connections_spread_over_the_shards_and_end_together() {
-    let server = Arc::new(listener(SHARDS).await);
+    many_connections(listener(SHARDS).await, true).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_stay_where_they_come_if_the_kernel_does_not_help() {
+    many_connections(unsteered(SHARDS).await, false).await;
+}
+
+#[cfg(target_os = "linux")]
+async fn many_connections(server: Endpoint, is_steered: bool) {
+    let server = Arc::new(server);
     let echo = tokio::spawn(echo(Arc::clone(&server)));
     let mut tasks = JoinSet::new();
     for seed in 0..CONNECTIONS {
@@ -99,8 +127,13 @@ async fn many_connections_spread_over_the_shards_and_end_together() {
     assert!(shards.len() == SHARDS && shards.iter().all(|stats| stats.hellos.accepted > 0), "{shards:?}");
     let sum = server.stats();
     assert_eq!((sum.hellos.accepted, sum.overrun), (CONNECTIONS as u64, 0));
-    // Only HELLOs were passed to another shard and back. Data arrives where its connection is.
-    assert!(sum.passed_on <= 2 * (sum.hellos.accepted + sum.hellos.repeated), "{sum:?}");
+    if is_steered {
+        assert_eq!(connections_of_each(&server), [CONNECTIONS / SHARDS; SHARDS]);
+        assert_eq!(sum.passed_on, 0);
+    } else {
+        // Only HELLOs are passed on. Data arrives where its connection is.
+        assert!(sum.passed_on > 0 && sum.passed_on <= sum.hellos.accepted + sum.hellos.repeated, "{sum:?}");
+    }
 
     within(server.close()).await;
     within(echo).await.expect("no panic");
@@ -112,9 +145,25 @@ async fn many_connections_spread_over_the_shards_and_end_together() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_client_that_moves_still_reaches_its_connection() {
+async fn a_client_that_moves_reaches_its_connection_without_a_mailbox() {
+    let stats = move_often(listener(SHARDS).await).await;
+    assert_eq!((stats.hellos.accepted, stats.passed_on), (1, 0));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_moves_reaches_its_connection_if_the_kernel_does_not_help() {
+    let stats = move_often(unsteered(SHARDS).await).await;
+    // With twelve ports, some lead to another shard.
+    assert_eq!(stats.hellos.accepted, 1);
+    assert!(stats.passed_on > 2 * (stats.hellos.accepted + stats.hellos.repeated), "{stats:?}");
+}
+
+/// One client that exchanges data over twelve ports, and what its server counts.
+#[cfg(target_os = "linux")]
+async fn move_often(server: Endpoint) -> EndpointStats {
     const MOVES: u64 = 12;
-    let server = Arc::new(listener(SHARDS).await);
+    let server = Arc::new(server);
     let echo = tokio::spawn(echo(Arc::clone(&server)));
     let client = client().await;
     let connection = within(client.connect(server.local_addr())).await.expect("connects");
@@ -130,11 +179,44 @@ async fn a_client_that_moves_still_reaches_its_connection() {
         within(async { tokio::join!(exchange(&connection, &data), moves) }).await;
     }
     let stats = server.stats();
-    // One connection. With twelve ports, some lead to another shard.
-    assert_eq!(stats.hellos.accepted, 1);
-    assert!(stats.passed_on > 2 * (stats.hellos.accepted + stats.hellos.repeated), "{stats:?}");
     within(server.close()).await;
     within(echo).await.expect("no panic");
+    stats
+}
+
+/// Connections that are made at once, from ports that the system chooses, lie one on each shard: from clients
+/// of their own, from one client, and from one client with as many shards, which has one on each as well.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_lie_one_on_each_shard() {
+    let addresses = ["127.0.0.1:0", "[::1]:0"].map(|address| address.parse().expect("an address"));
+    let runs = if tidewire_testing::few_seeds() { 20 } else { 200 };
+    for (run, count) in (0..runs).flat_map(|run| [2, 4, 8].map(|count| (run, count))) {
+        let address = addresses[run % 2];
+        let bind = |count: usize| {
+            let shards = NonZeroUsize::new(count).expect("not 0");
+            Arc::new(Endpoint::bind_sharded(address, secret(), Config::default(), shards).expect("binds"))
+        };
+        let server = bind(count);
+        let shared = bind(if run % 3 == 1 { count } else { 1 });
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let client = if run % 3 == 0 { bind(1) } else { Arc::clone(&shared) };
+            let to = server.local_addr();
+            tasks.spawn(async move { (client.connect(to).await.expect("connects"), client) });
+        }
+        let clients = within(tasks.join_all()).await;
+        for _ in 0..count {
+            // Dropped connections of a server are closed, so they are counted first.
+            std::mem::forget(within(server.accept()).await.expect("accepts"));
+        }
+        assert_eq!(connections_of_each(&server), vec![1; count], "{run}");
+        if run % 3 == 1 {
+            assert_eq!(connections_of_each(&shared), vec![1; count], "{run}");
+        }
+        assert_eq!(server.stats().passed_on, 0);
+        drop(clients);
+    }
 }
 
 /// Dropping the endpoint keeps its connections: shards that have a connection continue, and the others end.
@@ -206,7 +288,7 @@ struct Two {
 }
 
 impl Two {
-    fn new() -> Self {
+    fn new(is_steered: bool) -> Self {
         let (count, clock) = (NonZeroU16::new(2).expect("not 0"), Clock::start());
         let shared = |index| {
             let config = EndpointConfig {
@@ -219,7 +301,8 @@ impl Two {
             let endpoint = endpoint.with_shard(Shard::new(index, count).expect("one of two"));
             Shared::new(endpoint, ([127, 0, 0, 1], 1).into(), clock, Arc::<Notify>::default())
         };
-        Self { shards: [shared(0), shared(1)].into_iter().zip(Mail::new(count, 1_472)).collect() }
+        let mail = Mail::new(count, 1_472, &Arc::new(Loads::new(2, is_steered)));
+        Self { shards: [shared(0), shared(1)].into_iter().zip(mail).collect() }
     }
 
     /// Delivers a datagram to the socket of one shard.
@@ -261,20 +344,33 @@ impl Two {
 
 #[tokio::test]
 async fn mail_finds_its_shard() {
-    let mut two = Two::new();
+    let mut two = Two::new(true);
     let hellos = |shard| {
         let count = NonZeroU16::new(2).expect("not 0");
         (0..).map(hello).find(move |(_, asks)| Shard::of_id(asks, count) == shard).expect("one of two").0
     };
-    // A HELLO that asks about no connection stays at the shard that received it, whichever shard its random
-    // id names.
-    for (n, shard) in [(1, 0), (2, 1)] {
-        two.comes(0, &hellos(shard));
+    // A HELLO is answered by the shard that its random id names. The session goes to the shard with the least
+    // load; if both have the same, to the one whose socket received the HELLO.
+    let others = [0, 1, 1, 1].map(|shard| {
+        static USED: AtomicU16 = AtomicU16::new(0);
+        let count = NonZeroU16::new(2).expect("not 0");
+        let fits = |n: &u16| Shard::of_id(&hello(*n).1, count) == shard;
+        let n = (USED.load(Ordering::Relaxed)..).find(fits).expect("one of two");
+        USED.store(n + 1, Ordering::Relaxed);
+        hello(n).0
+    });
+    let half_open = |two: &Two| [0, 1].map(|shard: usize| two.shards[shard].0.lock().endpoint.half_open());
+    let expected = [([1, 0], 0), ([1, 1], 1), ([2, 1], 2), ([2, 2], 3)];
+    for ((sessions, passed), hello) in expected.into_iter().zip(&others) {
+        two.comes(0, hello);
         two.settle().await;
-        assert_eq!((two.received(), two.passed()), ([n, 0], [n - 1, n - 1]), "{shard}");
+        assert_eq!((half_open(&two), two.passed()), (sessions, [passed, 0]));
     }
-    let accepted = two.shards[0].0.lock().endpoint.stats().hellos.accepted;
-    assert_eq!((accepted, two.shards[0].0.lock().endpoint.half_open()), (2, 2));
+    assert_eq!(two.received(), [1, 3]);
+    // A copy is answered again where its first was.
+    two.comes(1, &others[3]);
+    two.settle().await;
+    assert_eq!((half_open(&two), two.received()), ([2, 2], [1, 4]));
 
     // The id in the REPLY names shard 0, so shard 0 gets every datagram with it, whichever socket receives
     // it.
@@ -290,22 +386,46 @@ async fn mail_finds_its_shard() {
     short[1..9].copy_from_slice(&id);
     let mut question = hellos(1);
     question[5..13].copy_from_slice(&id);
-    for (n, datagram) in [(3, &short[..]), (4, &question[..])] {
+    for (n, datagram) in [(1, &short[..]), (2, &question[..])] {
         two.comes(1, datagram);
         two.settle().await;
-        assert_eq!((two.received(), two.passed()), ([n, 0], [1, n - 1]));
+        assert_eq!((two.received(), two.passed()), ([n + 1, 4], [3, n]));
     }
     // A datagram that is no packet, or is longer than we accept, is counted by the shard that received it.
     two.comes(1, b"garbage");
     short.resize(1_473, 0);
     two.comes(1, &short);
     two.settle().await;
-    assert_eq!(two.received(), [4, 2]);
+    assert_eq!(two.received(), [3, 6]);
+}
+
+/// Whichever shard answers, the session belongs to the one where the sender's datagrams come. A full mailbox
+/// keeps it at the one that answers.
+#[tokio::test]
+async fn without_steering_a_session_goes_back_to_the_socket_of_its_hello() {
+    let count = NonZeroU16::new(2).expect("not 0");
+    let mut two = Two::new(false);
+    let mut hellos = (0..).filter(|&n| Shard::of_id(&hello(n).1, count) == 1).map(|n| hello(n).0);
+    let half_open = |two: &Two| [0, 1].map(|shard: usize| two.shards[shard].0.lock().endpoint.half_open());
+    for (by, expected) in [(0, [1, 0]), (1, [1, 1]), (0, [2, 1])] {
+        two.comes(by, &hellos.next().expect("one of two"));
+        two.settle().await;
+        assert_eq!((half_open(&two), two.passed()), (expected, [expected[0] as u64, 0]));
+    }
+    two.comes(0, &hellos.next().expect("one of two"));
+    let mut short = [0x40; 100];
+    short[1..9].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0]);
+    (0..MAILBOX).for_each(|_| two.comes(1, &short));
+    {
+        let (shared, mail) = &mut two.shards[1];
+        poll_fn(|cx| Poll::Ready(mail.take(cx, shared))).await;
+    }
+    assert_eq!(half_open(&two), [2, 2]);
 }
 
 #[tokio::test]
 async fn a_full_mailbox_loses_and_counts() {
-    let mut two = Two::new();
+    let mut two = Two::new(true);
     let mut short = [0x40; 100];
     short[1..9].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
     for _ in 0..MAILBOX + 10 {

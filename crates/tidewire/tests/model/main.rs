@@ -16,6 +16,8 @@ mod connection;
 mod driver;
 #[path = "../../src/mail.rs"]
 mod mail;
+#[path = "../../src/placement.rs"]
+mod placement;
 #[path = "../../src/port.rs"]
 mod port;
 #[allow(dead_code, reason = "the model uses a part of it")]
@@ -44,6 +46,7 @@ use connection::Connection;
 use connection::ConnectionLost;
 use driver::Driver;
 use mail::Mail;
+use placement::Loads;
 use shared::Shared;
 use shuttle::future::{block_on, spawn};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -104,7 +107,7 @@ fn a_mailbox_delivers_or_counts_each_datagram_once() {
         let (clock, changed) = (Clock::default(), Arc::<Notify>::default());
         let shards: Vec<_> =
             (0..2).map(|index| shared(index, SHARDS, address(1), (Config::default(), &clock), &changed)).collect();
-        let tasks: Vec<_> = Mail::new(SHARDS, DATAGRAM.into())
+        let tasks: Vec<_> = Mail::new(SHARDS, DATAGRAM.into(), &Arc::new(Loads::new(2, true)))
             .into_iter()
             .zip(0..)
             .map(|(mut mail, index)| {
@@ -156,7 +159,8 @@ fn endpoint(
     (config, clock): (&Config, &Clock),
 ) -> (Vec<Arc<Shared>>, Arc<Notify>, Tasks) {
     let changed = Arc::<Notify>::default();
-    let mut mail = Mail::new(count, DATAGRAM.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
+    let loads = Arc::new(Loads::new(count.get().into(), true));
+    let mut mail = Mail::new(count, DATAGRAM.into(), &loads).into_iter().filter(|_| count > NonZeroU16::MIN);
     let sockets = network.bind(address(port), count.get().into());
     let (mut shards, mut tasks) = (Vec::new(), Vec::new());
     for (index, socket) in (0..count.get()).zip(sockets) {

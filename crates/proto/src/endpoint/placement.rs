@@ -1,0 +1,105 @@
+//! Placement: one shard answers a HELLO, and the shard with the least load gets the session.
+//!
+//! The driver chooses that shard. The connection id in the REPLY names it, so all later datagrams of the peer
+//! lead to it. Cookies and cached REPLYs stay where the HELLO came, and where copies of it come. Without a
+//! driver that chooses, a session stays at its endpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::{Endpoint, Shard};
+use crate::Time;
+use crate::connection::Received;
+use crate::handshake::{Accepted, Route, Terms};
+use crate::wire::{Datagram, LongKind};
+
+/// A half-open session on its way from the shard that answered its HELLO to the shard that its id names.
+pub struct Handover {
+    accepted: Accepted,
+    route: Route,
+    at: Time,
+    /// Set when the REPLY was sent to a second address.
+    spread: Arc<AtomicBool>,
+}
+
+impl Endpoint {
+    /// Handles a HELLO that came to this shard. `full` is whether no shard has room. The session that the
+    /// HELLO makes belongs to the shard that `place` chooses, which is asked only then. If that is another
+    /// one, returns what that shard has to [take](Self::take_over) before this one sends anything.
+    /// Otherwise, and for every other datagram, this is [`Self::handle_datagram`].
+    pub fn handle_placed(
+        &mut self,
+        received: Received<'_>,
+        full: bool,
+        place: impl FnOnce() -> Shard,
+    ) -> Option<Handover> {
+        let Ok(Datagram::Long(header)) = Datagram::parse(received.datagram) else {
+            self.handle_datagram(received);
+            return None;
+        };
+        if header.kind != LongKind::Hello {
+            self.handle_datagram(received);
+            return None;
+        }
+        let known = self.knows(&header.destination);
+        self.stats.received += 1;
+        self.dropped.forget(received.at);
+        self.handle_hello(&received, known, full, place)
+    }
+
+    /// Takes a half-open session from the shard that answered its HELLO.
+    pub fn take_over(&mut self, Handover { accepted, route, at, spread }: Handover) {
+        self.half_open.expire(at);
+        // Its id is random, and this shard has none like it.
+        let id = accepted.local();
+        if !self.knows(&id) {
+            self.stats.displaced += self.half_open.insert(accepted, route, at);
+            self.half_open.answered_elsewhere(id, spread);
+        }
+    }
+
+    /// Number of connections and half-open sessions; `None` if there is no room for another connection.
+    pub fn load(&self) -> Option<usize> {
+        (!self.is_full()).then(|| self.connections.len() + self.half_open.len())
+    }
+
+    pub(super) fn handle_hello(
+        &mut self,
+        received: &Received<'_>,
+        known: bool,
+        full: bool,
+        place: impl FnOnce() -> Shard,
+    ) -> Option<Handover> {
+        // An inquiry about a connection of this endpoint is answered even when the endpoint is full.
+        if !known && full {
+            self.stats.full += 1;
+            return None;
+        }
+        let (at, route) = (received.at, Route { remote: received.from, local: received.to });
+        self.half_open.expire(at);
+        let mut source = self.fresh_id();
+        let Some(responder) = &mut self.responder else {
+            self.stats.strangers += 1;
+            return None;
+        };
+        let (own, mut owner, spread) = (self.shard, self.shard, Arc::<AtomicBool>::default());
+        let accepted = responder.handle_hello_on(at, route, received.datagram, || {
+            // What asks about a connection of this shard makes none elsewhere.
+            owner = if known { own } else { place() };
+            if owner != own {
+                owner.mark(&mut source);
+            }
+            let elsewhere = (owner != own).then(|| Arc::clone(&spread));
+            (Terms { parameters: self.parameters, source, known }, elsewhere)
+        });
+        if let Some(session) = responder.take_spread() {
+            self.half_open.spread(&session);
+        }
+        let accepted = accepted?;
+        if owner != own {
+            return Some(Handover { accepted, route, at, spread });
+        }
+        self.stats.displaced += self.half_open.insert(accepted, route, at);
+        None
+    }
+}
