@@ -101,11 +101,7 @@ impl Driver {
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
         let (shared, sorter) = (&self.shared, &mut self.mail);
-        let due = {
-            let state = shared.lock();
-            sorter.iter_mut().for_each(|mail| mail.tell(&state));
-            state.due()
-        };
+        let due = shared.lock().due();
         let received = self.port.receive(cx, &shared.clock, due, |at, train| {
             let mut state = shared.lock();
             if train.dropped > 0 {

@@ -1,9 +1,9 @@
 //! The loads of all shards of an endpoint: where the next connection goes.
 //!
-//! Mailboxes ask for a place when a HELLO makes a session, and the endpoint when it connects. Drivers tell the
-//! loads of their shards when these have changed. Invariant: a connection that was given a place counts there
-//! from that moment on, until its shard tells a load that contains it. So connections that come at once go to
-//! different shards.
+//! Mailboxes ask for a place when a HELLO makes a session, and the endpoint when it connects. Drivers tell
+//! the loads of their shards when these have changed. Invariant: a connection that was given a place counts
+//! there from that moment on, until its shard tells a load that contains it. So connections that come at once
+//! go to different shards.
 
 use std::sync::PoisonError;
 

@@ -103,3 +103,70 @@ impl Endpoint {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+    use core::num::NonZeroU16;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::crypto::{AwsLc, Secret};
+    use crate::endpoint::EndpointConfig;
+    use crate::handshake::{Initiator, Parameters};
+    use crate::wire::{ConnectionId, HELLO_LEN};
+
+    fn shard(index: u16) -> Endpoint {
+        let config = EndpointConfig {
+            credentials: Secret::new([7; 32]).into(),
+            listen: true,
+            connection: Config::default(),
+            provider: Arc::new(AwsLc),
+        };
+        let shard = Shard::new(index, NonZeroU16::new(2).expect("not 0")).expect("one of two");
+        Endpoint::new(config, [index as u8; 32]).with_shard(shard)
+    }
+
+    fn hello(nth: u8) -> [u8; HELLO_LEN] {
+        let (secret, id, now) = (Secret::new([7; 32]), ConnectionId([nth; 8]), Time::ZERO);
+        let mut initiator = Initiator::new(&secret, id, &Parameters::default(), Arc::new(AwsLc), [nth; 32], now);
+        let mut hello = [0; HELLO_LEN];
+        initiator.poll_transmit(now, &mut hello).expect("a HELLO");
+        hello
+    }
+
+    /// Shard 0 gets the HELLO from an address, and places it at shard 1.
+    fn give(first: &mut Endpoint, host: u8, hello: &[u8]) -> Option<Handover> {
+        let from = SocketAddr::from(([192, 0, 2, host], 4_000));
+        let received = Received { at: Time::ZERO, from, to: None, ecn: None, datagram: &mut hello.to_vec() };
+        let other = Shard::new(1, NonZeroU16::new(2).expect("not 0")).expect("one of two");
+        first.handle_placed(received, false, || other)
+    }
+
+    /// What is sent to a second address by one shard, before or after the hand-over, is known to the other.
+    #[test]
+    fn a_reply_to_a_second_address_proves_neither() {
+        for (nth, before, after) in [(1, 1, 1), (2, 2, 1), (3, 1, 2)] {
+            let (mut first, mut second, hello) = (shard(0), shard(1), hello(nth));
+            let session = give(&mut first, 1, &hello).expect("placed at the other");
+            assert!(give(&mut first, before, &hello).is_none(), "a copy makes no session");
+            let id = session.accepted.local();
+            second.take_over(session);
+            assert!(give(&mut first, after, &hello).is_none());
+            let (_, asked) = second.half_open.get(&id).expect("half-open");
+            assert_eq!(asked.alone, before == 1 && after == 1);
+            assert_eq!((first.half_open.len(), second.load()), (0, Some(1)));
+        }
+    }
+
+    /// A listener that is full at every shard answers nobody, and a question about its own connection.
+    #[test]
+    fn a_full_listener_makes_no_session() {
+        let (mut first, hello) = (shard(0), hello(1));
+        let from = SocketAddr::from(([192, 0, 2, 1], 4_000));
+        let received = Received { at: Time::ZERO, from, to: None, ecn: None, datagram: &mut hello.to_vec() };
+        let placed = first.handle_placed(received, true, || panic!("no place is asked for"));
+        assert!(placed.is_none() && first.load() == Some(0));
+        assert_eq!((first.stats().full, first.stats().hellos.received), (1, 0));
+    }
+}

@@ -121,8 +121,6 @@ struct Cached {
     reply: Box<[u8]>,
     /// The initiator's connection id for the session of this REPLY.
     session: ConnectionId,
-    /// Set when the REPLY was sent to a second address, if the session is elsewhere.
-    spread: Option<Arc<AtomicBool>>,
     /// Source addresses of the HELLO, at most [`MAX_SOURCES`]. The one that was silent longest comes first.
     sources: Vec<Source>,
 }
@@ -166,6 +164,9 @@ pub struct Responder {
     provider: Arc<dyn Provider>,
     rng: ChaCha20Rng,
     cache: BTreeMap<HelloHash, Cached>,
+    /// For sessions of the cache that other shards have: what is set when the REPLY is sent to a second
+    /// address.
+    elsewhere: BTreeMap<ConnectionId, Arc<AtomicBool>>,
     copies: Copies,
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
@@ -199,6 +200,7 @@ impl Responder {
             provider,
             rng: ChaCha20Rng::from_seed(seed),
             cache: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             copies: Copies::default(),
             expiries: VecDeque::new(),
             cookies: Cookies::new(cookie_seed),
@@ -290,8 +292,9 @@ impl Responder {
         match self.answer(&hello, terms) {
             Ok((accepted, reply)) => {
                 self.stats.accepted += 1;
-                let cached = Cached { reply, session: accepted.local(), spread, sources: Vec::new() };
-                self.keep(now, route, hello.mac1, cached);
+                let session = accepted.local();
+                self.keep(now, route, hello.mac1, Cached { reply, session, sources: Vec::new() });
+                self.elsewhere.extend(spread.map(|spread| (session, spread)));
                 return Some(accepted);
             }
             Err(Dropped::Noise) => self.stats.noise += 1,
@@ -333,12 +336,18 @@ impl Responder {
         while self.cache.len() >= MAX_CACHED
             && let Some((_, oldest)) = self.expiries.pop_front()
         {
-            self.cache.remove(&oldest);
+            self.forget(&oldest);
             self.stats.displaced += 1;
         }
         self.cache.insert(hash, cached);
         self.expiries.push_back((now + REPLY_CACHED, hash));
         self.queue(now, to, hash);
+    }
+
+    fn forget(&mut self, hash: &HelloHash) {
+        if let Some(cached) = self.cache.remove(hash) {
+            self.elsewhere.remove(&cached.session);
+        }
     }
 
     /// Queues two copies of a REPLY to the source address of its HELLO. Does nothing if enough copies wait
@@ -347,7 +356,9 @@ impl Responder {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.sources.iter().any(|source| source.route.remote != to.remote) {
             self.spread = Some(cached.session);
-            cached.spread.iter().for_each(|spread| spread.store(true, Ordering::Release));
+            if let Some(spread) = self.elsewhere.get(&cached.session) {
+                spread.store(true, Ordering::Release);
+            }
         }
         let source = cached.source(now, to);
         let early = now < source.first + FIRST_SECOND && source.queued + COPIES > EARLY_REPLIES;
@@ -464,8 +475,11 @@ impl Responder {
 
     /// Removes what has expired. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
-        while self.expiries.front().is_some_and(|(at, _)| *at <= now) {
-            self.expiries.pop_front().map(|(_, hash)| self.cache.remove(&hash));
+        while let Some(&(at, hash)) = self.expiries.front()
+            && at <= now
+        {
+            self.expiries.pop_front();
+            self.forget(&hash);
         }
     }
 }

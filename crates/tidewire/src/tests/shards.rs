@@ -1,10 +1,10 @@
 //! Several sockets at one address: which shard has which connection, over real sockets, and the mailboxes
 //! between shards.
 
+use std::array::from_fn;
 use std::future::{Future, poll_fn};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -282,6 +282,12 @@ fn hello(n: u16) -> ([u8; HELLO_LEN], ConnectionId) {
     (bytes, asks)
 }
 
+/// HELLOs that ask one of two shards.
+fn hellos_of(shard: u16) -> impl Iterator<Item = [u8; HELLO_LEN]> {
+    let count = NonZeroU16::new(2).expect("not 0");
+    (0..).map(hello).filter(move |(_, asks)| Shard::of_id(asks, count) == shard).map(|(hello, _)| hello)
+}
+
 /// Two shards without sockets, and their mailboxes.
 struct Two {
     shards: Vec<(Shared, Mail)>,
@@ -337,6 +343,10 @@ impl Two {
         [0, 1].map(|shard: usize| self.shards[shard].0.lock().endpoint.stats().received)
     }
 
+    fn half_open(&self) -> [usize; 2] {
+        [0, 1].map(|shard: usize| self.shards[shard].0.lock().endpoint.half_open())
+    }
+
     fn passed(&self) -> [u64; 2] {
         [0, 1].map(|shard: usize| self.shards[shard].0.lock().passed_on)
     }
@@ -345,32 +355,21 @@ impl Two {
 #[tokio::test]
 async fn mail_finds_its_shard() {
     let mut two = Two::new(true);
-    let hellos = |shard| {
-        let count = NonZeroU16::new(2).expect("not 0");
-        (0..).map(hello).find(move |(_, asks)| Shard::of_id(asks, count) == shard).expect("one of two").0
-    };
     // A HELLO is answered by the shard that its random id names. The session goes to the shard with the least
     // load; if both have the same, to the one whose socket received the HELLO.
-    let others = [0, 1, 1, 1].map(|shard| {
-        static USED: AtomicU16 = AtomicU16::new(0);
-        let count = NonZeroU16::new(2).expect("not 0");
-        let fits = |n: &u16| Shard::of_id(&hello(*n).1, count) == shard;
-        let n = (USED.load(Ordering::Relaxed)..).find(fits).expect("one of two");
-        USED.store(n + 1, Ordering::Relaxed);
-        hello(n).0
-    });
-    let half_open = |two: &Two| [0, 1].map(|shard: usize| two.shards[shard].0.lock().endpoint.half_open());
+    let (mut first, mut second) = (hellos_of(0), hellos_of(1));
+    let others: [_; 4] = from_fn(|n| if n == 0 { first.next() } else { second.next() }.expect("endless"));
     let expected = [([1, 0], 0), ([1, 1], 1), ([2, 1], 2), ([2, 2], 3)];
     for ((sessions, passed), hello) in expected.into_iter().zip(&others) {
         two.comes(0, hello);
         two.settle().await;
-        assert_eq!((half_open(&two), two.passed()), (sessions, [passed, 0]));
+        assert_eq!((two.half_open(), two.passed()), (sessions, [passed, 0]));
     }
     assert_eq!(two.received(), [1, 3]);
     // A copy is answered again where its first was.
     two.comes(1, &others[3]);
     two.settle().await;
-    assert_eq!((half_open(&two), two.received()), ([2, 2], [1, 4]));
+    assert_eq!((two.half_open(), two.received()), ([2, 2], [1, 4]));
 
     // The id in the REPLY names shard 0, so shard 0 gets every datagram with it, whichever socket receives
     // it.
@@ -384,7 +383,7 @@ async fn mail_finds_its_shard() {
     let id = header.source.0;
     let mut short = vec![0x40; 100];
     short[1..9].copy_from_slice(&id);
-    let mut question = hellos(1);
+    let mut question = second.next().expect("endless");
     question[5..13].copy_from_slice(&id);
     for (n, datagram) in [(1, &short[..]), (2, &question[..])] {
         two.comes(1, datagram);
@@ -403,16 +402,13 @@ async fn mail_finds_its_shard() {
 /// keeps it at the one that answers.
 #[tokio::test]
 async fn without_steering_a_session_goes_back_to_the_socket_of_its_hello() {
-    let count = NonZeroU16::new(2).expect("not 0");
-    let mut two = Two::new(false);
-    let mut hellos = (0..).filter(|&n| Shard::of_id(&hello(n).1, count) == 1).map(|n| hello(n).0);
-    let half_open = |two: &Two| [0, 1].map(|shard: usize| two.shards[shard].0.lock().endpoint.half_open());
+    let (mut two, mut hellos) = (Two::new(false), hellos_of(1));
     for (by, expected) in [(0, [1, 0]), (1, [1, 1]), (0, [2, 1])] {
-        two.comes(by, &hellos.next().expect("one of two"));
+        two.comes(by, &hellos.next().expect("endless"));
         two.settle().await;
-        assert_eq!((half_open(&two), two.passed()), (expected, [expected[0] as u64, 0]));
+        assert_eq!((two.half_open(), two.passed()), (expected, [expected[0] as u64, 0]));
     }
-    two.comes(0, &hellos.next().expect("one of two"));
+    two.comes(0, &hellos.next().expect("endless"));
     let mut short = [0x40; 100];
     short[1..9].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0]);
     (0..MAILBOX).for_each(|_| two.comes(1, &short));
@@ -420,7 +416,7 @@ async fn without_steering_a_session_goes_back_to_the_socket_of_its_hello() {
         let (shared, mail) = &mut two.shards[1];
         poll_fn(|cx| Poll::Ready(mail.take(cx, shared))).await;
     }
-    assert_eq!(half_open(&two), [2, 2]);
+    assert_eq!(two.half_open(), [2, 2]);
 }
 
 #[tokio::test]
