@@ -156,6 +156,15 @@ struct Second {
     begun: u32,
 }
 
+/// Sessions whose REPLYs are sent to a second address.
+#[derive(Default)]
+struct Spread {
+    /// The session of which this was just done.
+    last: Option<ConnectionId>,
+    /// For sessions of the cache that other shards have: what is set when this is done.
+    elsewhere: BTreeMap<ConnectionId, Arc<AtomicBool>>,
+}
+
 /// All handshakes of one listener.
 pub struct Responder {
     credentials: Credentials,
@@ -164,9 +173,6 @@ pub struct Responder {
     provider: Arc<dyn Provider>,
     rng: ChaCha20Rng,
     cache: BTreeMap<HelloHash, Cached>,
-    /// For sessions of the cache that other shards have: what is set when the REPLY is sent to a second
-    /// address.
-    elsewhere: BTreeMap<ConnectionId, Arc<AtomicBool>>,
     copies: Copies,
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
@@ -176,8 +182,7 @@ pub struct Responder {
     second: Second,
     /// Peers that were refused because of their keys, and not reported yet.
     refused: VecDeque<Unauthorized>,
-    /// The session whose REPLY was just sent to a second address.
-    spread: Option<ConnectionId>,
+    spread: Spread,
     stats: ResponderStats,
 }
 
@@ -200,7 +205,6 @@ impl Responder {
             provider,
             rng: ChaCha20Rng::from_seed(seed),
             cache: BTreeMap::new(),
-            elsewhere: BTreeMap::new(),
             copies: Copies::default(),
             expiries: VecDeque::new(),
             cookies: Cookies::new(cookie_seed),
@@ -208,7 +212,7 @@ impl Responder {
             cookies_due: VecDeque::new(),
             second: Second { since: Time::ZERO, begun: 0 },
             refused: VecDeque::new(),
-            spread: None,
+            spread: Spread::default(),
             stats: ResponderStats::default(),
         }
     }
@@ -294,7 +298,7 @@ impl Responder {
                 self.stats.accepted += 1;
                 let session = accepted.local();
                 self.keep(now, route, hello.mac1, Cached { reply, session, sources: Vec::new() });
-                self.elsewhere.extend(spread.map(|spread| (session, spread)));
+                self.spread.elsewhere.extend(spread.map(|spread| (session, spread)));
                 return Some(accepted);
             }
             Err(Dropped::Noise) => self.stats.noise += 1,
@@ -346,7 +350,7 @@ impl Responder {
 
     fn forget(&mut self, hash: &HelloHash) {
         if let Some(cached) = self.cache.remove(hash) {
-            self.elsewhere.remove(&cached.session);
+            self.spread.elsewhere.remove(&cached.session);
         }
     }
 
@@ -355,8 +359,8 @@ impl Responder {
     fn queue(&mut self, now: Time, to: Route, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.sources.iter().any(|source| source.route.remote != to.remote) {
-            self.spread = Some(cached.session);
-            if let Some(spread) = self.elsewhere.get(&cached.session) {
+            self.spread.last = Some(cached.session);
+            if let Some(spread) = self.spread.elsewhere.get(&cached.session) {
                 spread.store(true, Ordering::Release);
             }
         }
@@ -378,7 +382,7 @@ impl Responder {
     /// The session whose REPLY was just sent to more than one address. A peer that uses it has not proven its
     /// address. Returned once per HELLO passed in.
     pub(crate) fn take_spread(&mut self) -> Option<ConnectionId> {
-        self.spread.take()
+        self.spread.last.take()
     }
 
     /// Runs Noise over a HELLO with a valid mac1.
