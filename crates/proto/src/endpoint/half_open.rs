@@ -118,6 +118,11 @@ impl HalfOpen {
         displaced
     }
 
+    #[cfg(test)]
+    pub(super) fn ids(&self) -> impl Iterator<Item = &ConnectionId> {
+        self.places.keys()
+    }
+
     /// Records that another shard answers copies of this session's HELLO.
     pub(super) fn answered_elsewhere(&mut self, id: ConnectionId, spread: Arc<AtomicBool>) {
         self.elsewhere.insert(id, spread);

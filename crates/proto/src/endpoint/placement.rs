@@ -127,9 +127,14 @@ mod tests {
         Endpoint::new(config, [index as u8; 32]).with_shard(shard)
     }
 
-    fn hello(nth: u8) -> [u8; HELLO_LEN] {
-        let (secret, id, now) = (Secret::new([7; 32]), ConnectionId([nth; 8]), Time::ZERO);
-        let mut initiator = Initiator::new(&secret, id, &Parameters::default(), Arc::new(AwsLc), [nth; 32], now);
+    /// A different HELLO for each `nth`, which may ask about a connection.
+    fn hello(nth: u8, asks: Option<ConnectionId>) -> [u8; HELLO_LEN] {
+        let (secret, id, parameters) = (Secret::new([7; 32]), ConnectionId([nth; 8]), Parameters::default());
+        let (provider, now) = (Arc::new(AwsLc), Time::ZERO);
+        let mut initiator = match asks {
+            None => Initiator::new(&secret, id, &parameters, provider, [nth; 32], now),
+            Some(asks) => Initiator::asking_after(asks, &secret, id, &parameters, provider, [nth; 32], now),
+        };
         let mut hello = [0; HELLO_LEN];
         initiator.poll_transmit(now, &mut hello).expect("a HELLO");
         hello
@@ -147,8 +152,9 @@ mod tests {
     #[test]
     fn a_reply_to_a_second_address_proves_neither() {
         for (nth, before, after) in [(1, 1, 1), (2, 2, 1), (3, 1, 2)] {
-            let (mut first, mut second, hello) = (shard(0), shard(1), hello(nth));
+            let (mut first, mut second, hello) = (shard(0), shard(1), hello(nth, None));
             let session = give(&mut first, 1, &hello).expect("placed at the other");
+            let spread = Arc::clone(&session.spread);
             assert!(give(&mut first, before, &hello).is_none(), "a copy makes no session");
             let id = session.accepted.local();
             second.take_over(session);
@@ -156,17 +162,35 @@ mod tests {
             let (_, asked) = second.half_open.get(&id).expect("half-open");
             assert_eq!(asked.alone, before == 1 && after == 1);
             assert_eq!((first.half_open.len(), second.load()), (0, Some(1)));
+            // What both shards keep of it goes when it expires.
+            let later = Time::from_millis(60_000);
+            for shard in [&mut first, &mut second] {
+                shard.handle_timeout(later);
+            }
+            assert_eq!(Arc::strong_count(&spread), 1);
         }
     }
 
-    /// A listener that is full at every shard answers nobody, and a question about its own connection.
+    /// A listener that is full at every shard answers nobody, but questions about a connection of its own.
     #[test]
-    fn a_full_listener_makes_no_session() {
-        let (mut first, hello) = (shard(0), hello(1));
+    fn a_full_listener_answers_questions_alone() {
+        let mut first = shard(0);
         let from = SocketAddr::from(([192, 0, 2, 1], 4_000));
-        let received = Received { at: Time::ZERO, from, to: None, ecn: None, datagram: &mut hello.to_vec() };
-        let placed = first.handle_placed(received, true, || panic!("no place is asked for"));
-        assert!(placed.is_none() && first.load() == Some(0));
-        assert_eq!((first.stats().full, first.stats().hellos.received), (1, 0));
+        let mut come = |hello: [u8; HELLO_LEN], full, place: &dyn Fn() -> Shard| {
+            let received = Received { at: Time::ZERO, from, to: None, ecn: None, datagram: &mut hello.to_vec() };
+            let placed = first.handle_placed(received, full, place);
+            assert!(placed.is_none());
+            let stats = first.stats();
+            let id = first.half_open.ids().last().copied();
+            (stats.full, stats.hellos.accepted, id)
+        };
+        let own = Shard::new(0, NonZeroU16::new(2).expect("not 0")).expect("one of two");
+        let nowhere = || panic!("no place is asked for");
+        assert_eq!(come(hello(1, None), true, &nowhere), (1, 0, None));
+        let (.., id) = come(hello(1, None), false, &|| own);
+        assert!(id.is_some());
+        // Its session stays here as well.
+        let (full, accepted, _) = come(hello(2, id), true, &nowhere);
+        assert_eq!((full, accepted), (1, 2));
     }
 }

@@ -219,6 +219,34 @@ async fn connections_lie_one_on_each_shard() {
     }
 }
 
+/// A connection that ends makes room where it was.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_new_connection_takes_the_place_of_one_that_ended() {
+    let server = listener(SHARDS).await;
+    let mut connections = Vec::new();
+    for round in 0..4 * SHARDS {
+        let client = client().await;
+        let both = async { tokio::join!(client.connect(server.local_addr()), server.accept()) };
+        let (ours, theirs) = within(both).await;
+        connections.push((ours.expect("connects"), theirs.expect("accepts"), client));
+        if round >= SHARDS {
+            assert_eq!(connections_of_each(&server), [1; SHARDS], "{round}");
+        }
+        if connections.len() == SHARDS {
+            let (ours, theirs, client) = connections.swap_remove(round % SHARDS);
+            drop((ours, theirs));
+            within(client.close()).await;
+            within(async {
+                while connections_of_each(&server).iter().sum::<usize>() == SHARDS {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+        }
+    }
+}
+
 /// Dropping the endpoint keeps its connections: shards that have a connection continue, and the others end.
 #[tokio::test]
 async fn connections_of_every_shard_outlive_the_endpoint() {
@@ -291,6 +319,7 @@ fn hellos_of(shard: u16) -> impl Iterator<Item = [u8; HELLO_LEN]> {
 /// Two shards without sockets, and their mailboxes.
 struct Two {
     shards: Vec<(Shared, Mail)>,
+    loads: Arc<Loads>,
 }
 
 impl Two {
@@ -307,8 +336,9 @@ impl Two {
             let endpoint = endpoint.with_shard(Shard::new(index, count).expect("one of two"));
             Shared::new(endpoint, ([127, 0, 0, 1], 1).into(), clock, Arc::<Notify>::default())
         };
-        let mail = Mail::new(count, 1_472, &Arc::new(Loads::new(2, is_steered)));
-        Self { shards: [shared(0), shared(1)].into_iter().zip(mail).collect() }
+        let loads = Arc::new(Loads::new(2, is_steered));
+        let mail = Mail::new(count, 1_472, &loads);
+        Self { shards: [shared(0), shared(1)].into_iter().zip(mail).collect(), loads }
     }
 
     /// Delivers a datagram to the socket of one shard.
@@ -417,6 +447,24 @@ async fn without_steering_a_session_goes_back_to_the_socket_of_its_hello() {
         poll_fn(|cx| Poll::Ready(mail.take(cx, shared))).await;
     }
     assert_eq!(two.half_open(), [2, 2]);
+}
+
+/// A session is there before the first packet that needs it, even if the mailbox was read earlier. When a
+/// driver has ended, its shard gets none.
+#[tokio::test]
+async fn a_session_is_never_late_and_never_lost() {
+    let (mut two, mut hellos) = (Two::new(true), hellos_of(0));
+    // The second goes to shard 1, since shard 0 has the first.
+    (0..2).for_each(|_| two.comes(0, &hellos.next().expect("endless")));
+    assert_eq!(two.half_open(), [1, 0]);
+    let mut short = [0x40; 100];
+    short[1..9].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    two.comes(1, &short);
+    assert_eq!((two.half_open(), two.received()), ([1, 1], [2, 1]));
+
+    drop(two.shards.pop());
+    (0..4).for_each(|_| two.comes(0, &hellos.next().expect("endless")));
+    assert_eq!((two.shards[0].0.lock().endpoint.half_open(), two.loads.choose(1)), (5, 0));
 }
 
 #[tokio::test]
