@@ -111,6 +111,7 @@ local closes = { [0] = "done", "idle", "malformed", "protocol", "flow control", 
 field("long", "bool", "Long form", 8, nil, 0x80)
 field("type", "uint8", "Type", base.DEC, kinds, 0x60)
 field("phase_bit", "bool", "Key phase bit", 8, nil, 0x20)
+field("wait_bit", "bool", "FEEDBACK may wait", 8, nil, 0x10)
 field("version", "uint32", "Version", base.HEX)
 field("destination", "bytes", "Destination id")
 field("source", "bytes", "Source id")
@@ -529,6 +530,7 @@ local function short_packet(tvb, pinfo, tree)
         return
     end
     tree:add(f.phase_bit, tvb(0, 1), band(packet.first, 0x20) ~= 0)
+    tree:add(f.wait_bit, tvb(0, 1), band(packet.first, 0x10) ~= 0)
     tree:add(f.number, tvb(9, 4), UInt64(packet.number % 2 ^ 32, math.floor(packet.number / 2 ^ 32)))
     tree:add(f.phase, tvb(0, 1), UInt64(packet.phase)):set_generated()
     local inside = ByteArray.new(packet.text, true):tvb("Decrypted frames")

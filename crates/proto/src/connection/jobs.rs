@@ -3,6 +3,7 @@
 use super::{CloseCode, Connection, State};
 use crate::Time;
 use crate::lane::{Decode, Decoded, Encode, Encoded, STREAMS};
+use crate::path::Patience;
 
 /// Work on one generation. A job owns references to its symbols and needs nothing else of the connection, so
 /// it can run on any thread. A clone shares the symbols.
@@ -99,7 +100,7 @@ impl Connection {
         match self.apply_job(now, done) {
             // No further packet may arrive that requests FEEDBACK, and the peer may be waiting for this
             // credit.
-            Ok(true) => self.path.feedback.on_eliciting(now, true),
+            Ok(true) => self.path.feedback.on_eliciting(now, Patience::None),
             Ok(false) => {}
             Err(code) => self.fault(now, code),
         }

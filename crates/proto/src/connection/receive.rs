@@ -14,7 +14,7 @@ use super::{CloseCode, CloseReason, Connection, Received, State};
 use crate::Time;
 use crate::crypto::{OpenError, Opened};
 use crate::lane::Arrival;
-use crate::path::{Ecn, IP_UDP_HEADER};
+use crate::path::{Ecn, IP_UDP_HEADER, Patience};
 use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
 /// What the frames of one packet request.
@@ -89,7 +89,12 @@ impl Connection {
                 // A mark is reported soon (RFC 9000 section 13.2.1). Reported late, beside packets that left
                 // after the window fell for it, it would lower the window again.
                 let is_marked = ecn == Some(Ecn::Ce);
-                self.path.feedback.on_eliciting(now, asked.urgent || gap || is_marked);
+                let patience = match opened.may_wait {
+                    _ if asked.urgent || gap || is_marked => Patience::None,
+                    true => Patience::Long,
+                    false => Patience::Usual,
+                };
+                self.path.feedback.on_eliciting(now, patience);
             }
             Ok(_) => {}
             Err(code) => self.fault(now, code),

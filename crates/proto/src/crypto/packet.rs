@@ -17,12 +17,12 @@ use super::key_log::{Sealer, SessionLog};
 use super::replay::{REPLAY_WIDTH, REPLAY_WORDS, ReplayWindow, Stale};
 use super::schedule::{PhaseKey, Schedule};
 use super::{Aead, HeaderKey, Provider};
-use crate::wire::{PACKET_NUMBER_AT, PHASE_BIT, SHORT_HEADER_LEN, TAG_LEN, VARINT_MAX};
+use crate::wire::{PACKET_NUMBER_AT, PHASE_BIT, SHORT_HEADER_LEN, TAG_LEN, VARINT_MAX, WAIT_BIT};
 
 /// Maximum number of packets sealed with one key: RFC 9001 appendix B.1 allows 2^28 of at most 2^11 bytes
 /// under AES-GCM.
 pub(crate) const MAX_SEALED: u64 = 1 << 28;
-/// Bits of the first byte under header protection: key phase and grease.
+/// Bits of the first byte under header protection: key phase, W and grease.
 const PROTECTED_BITS: u8 = 0x3f;
 
 type Header = [u8; SHORT_HEADER_LEN];
@@ -201,6 +201,8 @@ pub struct Opened {
     pub phase: u64,
     /// No packet with a higher number was opened before.
     pub highest: bool,
+    /// FEEDBACK for it may wait for another packet (bit W).
+    pub may_wait: bool,
 }
 
 /// Opens the packets of one direction.
@@ -288,9 +290,10 @@ impl OpeningKey {
         key.packet.open(&nonce, header, payload, tag).map_err(|_| OpenError::Forged)?;
 
         let highest = self.highest().is_none_or(|highest| number > highest);
+        let may_wait = header[0] & WAIT_BIT != 0;
         self.window.mark(number);
         self.follow(turn, number);
-        Ok(Opened { number, payload: SHORT_HEADER_LEN..len - TAG_LEN, phase, highest })
+        Ok(Opened { number, payload: SHORT_HEADER_LEN..len - TAG_LEN, phase, highest, may_wait })
     }
 
     /// A different phase bit means the previous phase for old numbers and the next phase for others (RFC 9001

@@ -49,7 +49,7 @@ pub(crate) use losses::Cause;
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use pto::STEADY_PROBES;
-pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
+pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, Patience, ReceivedPackets};
 pub(crate) use rtt::Rtt;
 pub use runs::LossRuns;
 pub(crate) use state::Path;

@@ -118,11 +118,24 @@ impl ReceivedPackets {
     }
 }
 
+/// How long the FEEDBACK for a lone packet may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all: it opened or closed a gap, or decoded something.
+    None,
+    /// Half a round trip, at most [`MAX_DELAY`].
+    Usual,
+    /// [`MAX_DELAY`]: the sender needs it no sooner.
+    Long,
+}
+
 /// Decides when FEEDBACK is due.
 #[derive(Debug, Default)]
 pub(crate) struct FeedbackClock {
     eliciting: u32,
     urgent: bool,
+    /// The newest packet may wait for another one.
+    may_wait: bool,
     /// Packets that left or filled a gap since the last FEEDBACK.
     gaps: usize,
     last: Time,
@@ -140,14 +153,14 @@ impl FeedbackClock {
         Self { repeats, ..Self::default() }
     }
 
-    /// A packet that elicits an acknowledgement came. `urgent` says that it opened or closed a gap or decoded
-    /// something.
-    pub(crate) fn on_eliciting(&mut self, now: Time, urgent: bool) {
+    /// A packet that elicits an acknowledgement came; see [`Patience`].
+    pub(crate) fn on_eliciting(&mut self, now: Time, patience: Patience) {
         if self.eliciting == 0 {
             self.oldest = now;
         }
         self.eliciting += 1;
-        self.urgent |= urgent;
+        self.urgent |= patience == Patience::None;
+        self.may_wait = patience == Patience::Long;
     }
 
     /// A packet left a gap or filled one.
@@ -157,7 +170,7 @@ impl FeedbackClock {
 
     /// Requests FEEDBACK as soon as the spacing allows, whatever arrived (for new credit).
     pub(crate) fn request(&mut self, now: Time) {
-        self.on_eliciting(now, true);
+        self.on_eliciting(now, Patience::None);
         self.eliciting = self.eliciting.max(PACKETS_PER_FEEDBACK);
     }
 
@@ -177,7 +190,11 @@ impl FeedbackClock {
         if self.eliciting >= PACKETS_PER_FEEDBACK {
             return Some(spaced);
         }
-        let patience = if self.urgent { rtt / RTT_FRACTION } else { (rtt / 2).min(MAX_DELAY) };
+        let patience = match self {
+            Self { urgent: true, .. } => rtt / RTT_FRACTION,
+            Self { may_wait: true, .. } => MAX_DELAY,
+            _ => (rtt / 2).min(MAX_DELAY),
+        };
         Some(spaced.max(self.oldest + patience))
     }
 }
@@ -244,10 +261,33 @@ mod tests {
         let mut clock = FeedbackClock::default();
         assert_eq!(clock.due(rtt), None);
         clock.on_sent(Time::from_millis(100));
-        clock.on_eliciting(Time::from_millis(101), false);
+        clock.on_eliciting(Time::from_millis(101), Patience::Usual);
         assert_eq!(clock.due(rtt), Some(Time::from_millis(126)));
-        clock.on_eliciting(Time::from_millis(102), false);
+        clock.on_eliciting(Time::from_millis(102), Patience::Usual);
         assert_eq!(clock.due(rtt), Some(Time::from_millis(104)));
+    }
+
+    #[test]
+    fn feedback_for_what_may_wait_waits_for_another_packet_but_for_nothing_urgent() {
+        let (rtt, at) = (Duration::from_millis(8), Time::from_millis);
+        let lone = |patience| {
+            let mut clock = FeedbackClock::default();
+            clock.on_eliciting(at(100), patience);
+            clock
+        };
+        let due = [Patience::None, Patience::Usual, Patience::Long].map(|patience| lone(patience).due(rtt));
+        assert_eq!(due, [Time::from_micros(100_500), at(104), at(125)].map(Some));
+        // Half a round trip that is longer waits no longer.
+        assert_eq!(lone(Patience::Long).due(Duration::from_secs(1)), lone(Patience::Usual).due(Duration::from_secs(1)));
+        for second in [Patience::None, Patience::Usual, Patience::Long] {
+            let mut clock = lone(Patience::Long);
+            clock.on_eliciting(at(110), second);
+            assert_eq!(clock.due(rtt), Some(Time::from_micros(500)));
+            // What was acknowledged does not let later packets wait.
+            clock.on_sent(at(110));
+            clock.on_eliciting(at(120), Patience::Usual);
+            assert_eq!(clock.due(rtt), Some(at(124)));
+        }
     }
 
     #[test]
@@ -258,7 +298,7 @@ mod tests {
         let mut said = 0;
         for ms in 101..=164 {
             clock.on_gap();
-            clock.on_eliciting(Time::from_millis(ms), true);
+            clock.on_eliciting(Time::from_millis(ms), Patience::None);
             if clock.due(rtt).is_some_and(|due| due <= Time::from_millis(ms)) {
                 clock.on_sent(Time::from_millis(ms));
                 said += 1;
@@ -272,7 +312,7 @@ mod tests {
         let rtt = Duration::from_millis(64);
         let mut clock = FeedbackClock::default();
         clock.on_sent(Time::from_millis(100));
-        clock.on_eliciting(Time::from_millis(110), true);
+        clock.on_eliciting(Time::from_millis(110), Patience::None);
         assert_eq!(clock.due(rtt), Some(Time::from_millis(114)));
     }
 }

@@ -52,6 +52,7 @@ pub(crate) use policies::Policies;
 pub use proactive::ProactivePolicy;
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
+pub(crate) use tuning::is_known_clean;
 
 /// Default longest span of a repair, in symbols: the span that a receiver accepts by default (docs/wire.md
 /// section 2).

@@ -6,6 +6,8 @@
 
 use core::time::Duration;
 
+use crate::path::LossEstimate;
+
 // The planner (`plan/mod.rs`): when it plans, and for which target. These move delay and overhead of flows
 // that the application limits, and goodput of saturated flows (`docs/recovery.md` section 3,
 // `docs/figures-delay.md`).
@@ -168,3 +170,8 @@ pub(super) const ANSWER_LONG: u64 = 256;
 /// Number of scans per long window that are triggered by sending alone. New FEEDBACK also triggers a scan.
 /// Chosen: a scan interval of a quarter of the FEEDBACK delay.
 pub(super) const ANSWER_LOOKS: u64 = 64;
+
+/// Whether enough is known of a path to call it clean.
+pub(crate) fn is_known_clean(loss: &LossEstimate) -> bool {
+    loss.weight >= ENOUGH && loss.upper < CLEAN_BOUND
+}

@@ -33,7 +33,11 @@ const FORM_LONG: u8 = 0x80;
 const FIXED_BIT: u8 = 0x40;
 /// Bit of the key phase in the first byte of a short packet.
 pub(crate) const PHASE_BIT: u8 = 0x20;
+/// Bit W in the first byte of a short packet: FEEDBACK may wait.
+pub(crate) const WAIT_BIT: u8 = 0x10;
+/// Random bits of a long packet, and of a short one.
 const GREASE_BITS: u8 = 0x1f;
+const SHORT_GREASE_BITS: u8 = 0x0f;
 const TYPE_SHIFT: u32 = 5;
 
 /// Connection id: eight bytes that a receiver chose and that packets to it carry in their headers.
@@ -292,7 +296,7 @@ impl LongRepr {
 }
 
 /// Writes the 13 bytes before the frames of a short packet, with the low 32 bits of the packet number.
-/// Sealing the packet adds the key phase bit and the header protection. `grease` is five random bits.
+/// Sealing the packet adds the key phase bit and the header protection. `grease` is four random bits.
 pub fn write_short_header(
     w: &mut Writer<'_>,
     destination: ConnectionId,
@@ -300,7 +304,7 @@ pub fn write_short_header(
     grease: u8,
 ) -> Result<(), Full> {
     w.atomically(|w| {
-        w.u8(FIXED_BIT | (grease & GREASE_BITS))?;
+        w.u8(FIXED_BIT | (grease & SHORT_GREASE_BITS))?;
         w.bytes(&destination.0)?;
         w.u32((packet_number & u64::from(u32::MAX)) as u32)
     })

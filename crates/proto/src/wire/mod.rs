@@ -35,12 +35,12 @@ pub use frame::{
     write_repair_header, write_source_header,
 };
 pub(crate) use frame::{MAX_SYMBOL, MAX_TEXT};
-pub(crate) use header::PHASE_BIT;
 pub(crate) use header::{Auth, COOKIE_NONCE_LEN, LongRepr};
 pub use header::{
     COOKIE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader, LongKind, MAC_LEN,
     PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION, write_short_header,
 };
+pub(crate) use header::{PHASE_BIT, WAIT_BIT};
 pub(crate) use recoded::{MAX_GENERATION, MAX_GENERATIONS};
 pub use recoded::{Ranks, Recoded};
 pub(crate) use symbol::message_room;

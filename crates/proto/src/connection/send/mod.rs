@@ -20,8 +20,12 @@ use super::slices::BASE_SIZE;
 use super::{CLOSING_TIMEOUTS, Connection, State, Transmit};
 use crate::Time;
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
+use crate::redundancy::is_known_clean;
 use crate::trace::TraceEvent;
-use crate::wire::{Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_grease, write_short_header};
+use crate::wire::{
+    Frame, Frames, SHORT_HEADER_LEN, SymbolFrame, SymbolFrames, TAG_LEN, WAIT_BIT, Writer, write_grease,
+    write_short_header,
+};
 
 pub(super) use slot::Slot;
 pub(super) use write::PACKET_OVERHEAD;
@@ -134,9 +138,25 @@ impl Connection {
         if w.len() == SHORT_HEADER_LEN {
             return None;
         }
+        if let Carried::Data(Data::Source { again: false, .. }) = carried
+            && self.may_wait()
+            && !ends_a_stream(out.get(SHORT_HEADER_LEN..len - TAG_LEN)?)
+        {
+            out[0] |= WAIT_BIT;
+        }
         self.security.keys.as_mut()?.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, carried, elicits);
         Some(len)
+    }
+
+    /// Whether the FEEDBACK for a packet with data may wait for another: the application, not the path, limits
+    /// what is sent, and no loss is expected that an early report would help to repair.
+    fn may_wait(&self) -> bool {
+        let path = &self.path;
+        is_known_clean(&path.losses.estimator.estimate())
+            && !path.app_limited.is_saturated()
+            && path.pto.probes == 0
+            && path.room() > 1
     }
 
     /// Records a packet that is sent now.
@@ -210,6 +230,20 @@ impl Connection {
         self.record(now, len, Carried::Control, false);
         Some(Transmit { destination: self.path.remote, source: self.path.local, ecn: None, len, segment_size: None })
     }
+}
+
+/// Whether the frames of a packet end a stream, so that an application may wait for the answer.
+fn ends_a_stream(payload: &[u8]) -> bool {
+    Frames::new(payload).flatten().any(|frame| {
+        let Frame::Source { symbol, .. } = frame else { return false };
+        let Ok((_, frames)) = SymbolFrames::new(symbol) else { return false };
+        frames.flatten().any(|frame| {
+            matches!(
+                frame,
+                SymbolFrame::Stream { fin: true, .. } | SymbolFrame::Reset { .. } | SymbolFrame::Stop { .. }
+            )
+        })
+    })
 }
 
 /// Longest duration of a batch of segments at the pacing rate. Chosen, to keep bursts short.
