@@ -20,6 +20,7 @@ mod lying;
 mod messages;
 mod mtu;
 mod own_rate;
+mod patience;
 mod pipeline;
 mod policy;
 mod profiles;

@@ -4,6 +4,7 @@
 mod host;
 mod messages;
 mod migration;
+mod patience;
 mod policy;
 mod rekey;
 mod slices;
@@ -23,7 +24,7 @@ use super::keys::{LAST_PACKETS, MAX_FORGED};
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
+use crate::crypto::{AwsLc, MAX_SEALED, Opened, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder, Terms};
 use crate::path::{Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
@@ -118,15 +119,20 @@ impl Peer {
 
     /// Takes all packets that may be sent now. Returns their numbers.
     fn hear(&mut self, us: &mut Connection) -> Vec<u64> {
+        self.open(us).iter().map(|opened| opened.number).collect()
+    }
+
+    /// Takes all packets that may be sent now.
+    fn open(&mut self, us: &mut Connection) -> Vec<Opened> {
         let mut buffer = [0; DATAGRAM];
-        let mut numbers = Vec::new();
+        let mut packets = Vec::new();
         us.handle_timeout(self.now);
         while let Some(transmit) = us.poll_transmit(self.now, 1, &mut buffer) {
-            numbers.push(self.opening.open(0, &mut buffer[..transmit.len]).expect("authentic").number);
+            packets.push(self.opening.open(0, &mut buffer[..transmit.len]).expect("authentic"));
         }
         let timer = us.poll_timeout();
         assert!(timer.is_none_or(|(at, _)| at > self.now), "{timer:?} is not after {:?}", self.now);
-        numbers
+        packets
     }
 
     fn wait(&mut self, duration: Duration) {
