@@ -1,8 +1,8 @@
 //! The goals, by tier: where each bound comes from, and what is fair on a machine other than the reference
 //! machine.
 //!
-//! The row numbers and the conditions of their measurement are in `docs/performance.md`. The reference machine is an Emerald Rapids core at about 2.85 GHz, with memcpy out
-//! of L2 at 85 GB/s.
+//! The row numbers and the conditions of their measurement are in `docs/performance.md`. The reference
+//! machine is an Emerald Rapids core at about 2.85 GHz, with memcpy out of L2 at 85 GB/s.
 
 /// Bounds for the kernels, in units of the yardstick (see [`yardstick`]).
 pub struct KernelGoals {

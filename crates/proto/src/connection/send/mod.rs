@@ -149,14 +149,11 @@ impl Connection {
         Some(len)
     }
 
-    /// Whether the FEEDBACK for a packet with data may wait for another: the application, not the path, limits
-    /// what is sent, and no loss is expected that an early report would help to repair.
+    /// Whether the FEEDBACK for a packet with data may wait for another: the application is the limit and not
+    /// the path, and no loss is expected that an early report would help to repair.
     fn may_wait(&self) -> bool {
         let path = &self.path;
-        is_known_clean(&path.losses.estimator.estimate())
-            && !path.app_limited.is_saturated()
-            && path.pto.probes == 0
-            && path.room() > 1
+        is_known_clean(&path.losses.estimator.estimate()) && !path.app_limited.is_saturated() && path.pto.probes == 0
     }
 
     /// Records a packet that is sent now.
