@@ -8,6 +8,7 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::Once;
 use std::time::Duration;
 
 use nix::cmsg_space;
@@ -26,9 +27,12 @@ pub(super) fn ask_for_times(io: &Socket) {
 }
 
 /// Asks the kernel to count the datagrams that it drops because the socket is full. A kernel that refuses
-/// gives messages without counts.
+/// gives messages without counts, and a log says so once for the process.
 pub(super) fn ask_for_drops(io: &Socket) {
-    let _ = setsockopt(io, sockopt::RxqOvfl, &1);
+    static SAID: Once = Once::new();
+    if let Err(error) = setsockopt(io, sockopt::RxqOvfl, &1) {
+        SAID.call_once(|| tracing::info!("the kernel does not count what a full socket drops: {error}"));
+    }
 }
 
 /// Makes the socket like one whose kernel refuses times.
