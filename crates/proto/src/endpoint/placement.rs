@@ -181,8 +181,7 @@ mod tests {
             let placed = first.handle_placed(received, full, place);
             assert!(placed.is_none());
             let stats = first.stats();
-            let id = first.half_open.ids().last().copied();
-            (stats.full, stats.hellos.accepted, id)
+            (stats.full, stats.hellos.accepted, first.half_open.newest())
         };
         let own = Shard::new(0, NonZeroU16::new(2).expect("not 0")).expect("one of two");
         let nowhere = || panic!("no place is asked for");
